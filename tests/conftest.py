@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 
 import dask
 import pytest
@@ -16,10 +17,11 @@ from hypothesis import HealthCheck, settings
 #: Tests of hooks into Dask, which may differ from one Dask to the next.
 DASK_INTERNALS = {
     *("actor_calls", "client_calls", "cluster_changes", "dashboard_page", "dask_internals"),
-    *("held_memory", "hostile_keys", "inspection", "local_schedulers"),
-    *("metrics", "nvtx_ranges", "p2p_shuffles", "recorded_lines", "recorded_steps"),
-    *("registration", "releases", "serialising", "storage_calls", "task_arguments", "task_logs"),
-    *("task_ranges", "under_way", "untouched_data", "worker_exits", "workloads", "zarr_storage"),
+    *("estimate", "held_memory", "hostile_keys", "inspection", "local_schedulers"),
+    *("metrics", "nvtx_ranges", "p2p_shuffles", "preloads", "recorded_lines", "recorded_steps"),
+    *("registration", "releases", "run_script", "serialising", "storage_calls"),
+    *("task_arguments", "task_logs", "task_ranges", "three_clients", "try", "tune", "under_way"),
+    *("untouched_data", "worker_exits", "workloads", "zarr_storage"),
 }
 
 #: The longest files come first: several processes share the suite by whole files, and one of these
@@ -88,6 +90,13 @@ async def _kill_and_wait(
     """
     await kill(process)
     await process.join(60)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without selected tests: importing all files takes longer than some tests."""
+    name = collection_path.stem.removeprefix("test_")
+    selects_files = config.option.markexpr == "dask_internals" and collection_path.is_file()
+    return True if selects_files and name not in DASK_INTERNALS else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,8 +33,6 @@ from dasfprof.handles.estimation import assumed_cluster as assumed
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 from dasfprof.report.documents import read_schema
 
-pytestmark = pytest.mark.dask_internals
-
 client = client_of(2, 2, processes=False, memory_limit=0)
 
 

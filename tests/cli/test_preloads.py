@@ -19,7 +19,7 @@ from shell import BIN, DEADLINE, environment
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 
-pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+pytestmark = pytest.mark.whole_program
 
 PRELOAD = ("--preload", "dasfprof.preload")
 TASKS = 40

@@ -20,7 +20,7 @@ from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.runs import TraceFiles
 
-pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+pytestmark = pytest.mark.whole_program
 
 FACTS = """
 import sys, os

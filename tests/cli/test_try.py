@@ -21,7 +21,7 @@ from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.process import Done, Program, run_program
 from dasfprof.handles.trial.settings import Settings, read_change
 
-pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+pytestmark = pytest.mark.whole_program
 
 #: In threads of the program's process a cluster starts at once.
 CLIENT = (

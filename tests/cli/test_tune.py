@@ -15,7 +15,7 @@ from shell import document_of, invoke, shell
 
 import dasfprof
 
-pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+pytestmark = pytest.mark.whole_program
 
 PROGRAM = """
 import os, sys, time

@@ -14,7 +14,7 @@ from dask_processes import Processes, may_mount, tls_variables
 
 from dasfprof import FileDatabase, TraceAnalyser, open_run
 
-pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
+pytestmark = pytest.mark.whole_program
 
 SCRIPT = """
 import os, sys, time
