@@ -28,7 +28,6 @@ from dasfprof.analysis.comparison.comparison import check_slower
 from dasfprof.handles.comparison import RunComparison, compare
 
 CHUNKS = 16
-RUNS_PER_SIDE = 5
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,13 @@ def record(directory: Path, rounds: int) -> dict[str, list[Trace]]:
                         traces[name].append(Trace.from_database(dasfprof.open_run(target)))
 
 
-def compared(before: list[Trace], after: list[Trace], seed: int) -> RunComparison:
-    """Compare two sides with runs drawn at random; `before` and `after` may be the same list."""
+def compared(before: list[Trace], after: list[Trace], seed: int, count: int) -> RunComparison:
+    """Compare two sides of `count` random runs; `before` and `after` may be the same list."""
     draw = random.Random(seed)
     if before is after:
-        runs = draw.sample(before, 2 * RUNS_PER_SIDE)
-        return compare(runs[:RUNS_PER_SIDE], runs[RUNS_PER_SIDE:])
-    return compare(draw.sample(before, RUNS_PER_SIDE), draw.sample(after, RUNS_PER_SIDE))
+        runs = draw.sample(before, 2 * count)
+        return compare(runs[:count], runs[count:])
+    return compare(draw.sample(before, count), draw.sample(after, count))
 
 
 def is_right(name: str, comparison: RunComparison) -> bool:
@@ -124,6 +123,7 @@ def is_right(name: str, comparison: RunComparison) -> bool:
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=8, help="recordings of each variant")
+    parser.add_argument("--runs", type=int, default=5, help="runs per side")
     parser.add_argument("--pairs", type=int, default=20, help="pairs of sides of each variant")
     parser.add_argument("--gates", type=int, default=500, help="pairs of sides for the gate")
     options = parser.parse_args(arguments)
@@ -135,14 +135,16 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         same = recorded["nothing"] + recorded.pop("nothing, again")
         for name, runs in recorded.items():
             other = same if name == "nothing" else runs
-            comparisons = [compared(same, other, seed) for seed in range(options.pairs)]
+            comparisons = [
+                compared(same, other, seed, options.runs) for seed in range(options.pairs)
+            ]
             wrong = [" ".join(x.sentences) for x in comparisons if not is_right(name, x)]
             right = options.pairs - len(wrong)
             result.figures[name] = right
             result.rows.append([name, f"{right} of {options.pairs}", "".join(wrong[:1])])
         closed = 0
         for seed in range(options.pairs, options.pairs + options.gates):
-            closed += check_slower(compared(same, same, seed), 0.0).is_closed
+            closed += check_slower(compared(same, same, seed, options.runs), 0.0).is_closed
         result.figures["false alarms"] = closed / options.gates
         cell = f"closed {closed} of {options.gates} times"
         result.rows.append(["nothing: gate at 0 %", cell, ""])

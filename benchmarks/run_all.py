@@ -43,7 +43,7 @@ BENCHMARKS = {
     "bench_watch": ["--tasks", "100000"],
     "bench_stuck": ["--workers", "8", "--rounds", "1"],
     "bench_shipping": ["--workers", "50", "--seconds", "3", "--rounds", "1"],
-    "bench_comparison": ["--rounds", "5", "--pairs", "2", "--gates", "2"],
+    "bench_comparison": ["--rounds", "2", "--runs", "2", "--pairs", "2", "--gates", "2"],
     "bench_comparison_page": ["--rounds", "1", "--tasks", "10000"],
     "bench_soak": ["--minutes", "0.1", "--workers", "2"],
 }
