@@ -102,6 +102,7 @@ def record(directory: Path, rounds: int) -> dict[str, list[Trace]]:
                         with dasfprof.profile(client, name="pipeline", directory=target):
                             run_pipeline(client, variant)
                         traces[name].append(Trace.from_database(dasfprof.open_run(target)))
+    return traces
 
 
 def compared(before: list[Trace], after: list[Trace], seed: int, count: int) -> RunComparison:
