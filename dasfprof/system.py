@@ -102,6 +102,15 @@ def file_size_limit() -> float:
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
+def descriptor_limit() -> int | None:
+    """Return the maximum number of open files of this process, or None if there is no limit."""
+    try:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except NameError:  # Windows
+        return None
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
 def lower_priority(pid: int, niceness: int) -> None:
     """Lower the priority of a process, if the system permits it."""
     with contextlib.suppress(AttributeError, OSError):

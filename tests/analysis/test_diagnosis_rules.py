@@ -108,11 +108,50 @@ def joining(rows: int, are_inputs_known: bool = True) -> Plan:
     return Plan([*reads, *moves, barrier, *joins])
 
 
+def selecting(columns: int, function: str = "getitem") -> Plan:
+    """Of two partitions with ten columns, tasks return so many."""
+    tasks = []
+    for n in (0, 1):
+        read = part("read_parquet", n, 0.0, 4.0, (100, 10), size=8000)
+        tasks += [read, part(function, n, 4.0, 5.0, (100, columns), read, size=800 * columns)]
+    return Plan(tasks)
+
+
+def filtering(rows: int, dtype: str = "bool") -> Plan:
+    """Of two partitions of 100 rows, a filter leaves so many rows."""
+    tasks = []
+    for n in (0, 1):
+        read = part("read_parquet", n, 0.0, 1.0, (100, 4))
+        mask = part("ge", n, 1.0, 2.0, (100,), read, type="pandas.Series", dtype=dtype)
+        tasks += [read, mask, part("getitem", n, 2.0, 6.0, (rows, 4), read, mask)]
+    return Plan(tasks)
+
+
+def dropping(rows: int) -> Plan:
+    """Two partitions of 100 rows have no duplicates; so many rows are left of both."""
+    reads = [part("read_parquet", n, 0.0, 1.0, (100, 4)) for n in (0, 1)]
+    drops = [part("drop_duplicates", n, 1.0, 5.0, (100, 4), read) for n, read in enumerate(reads)]
+    tree = part("dropduplicates-tree", 0, 5.0, 9.0, (rows, 4), *drops)
+    return Plan([*reads, *drops, tree, part("sum", 0, 9.0, 9.5, None, tree, type=None)])
+
+
 # fmt: off
+# Eight thread-seconds, on four threads.
+finds("filter-without-effect", "a filter that keeps all rows", filtering(100), rows=200, tasks=2,
+    costs=2.0, function="getitem")
+spares("a filter that removes some rows", filtering(99), "filter-without-effect")
+spares("a selection by something else", filtering(100, "int64"), "filter-without-effect")
+finds("filter-without-effect", "duplicates that do not exist", dropping(200), rows=200, tasks=3,
+    costs=3.0, function="drop_duplicates")
+spares("duplicates in other partitions", dropping(150), "filter-without-effect")
 finds("exploding-join", "a join of keys that repeat", joining(5000), rows=10_000, taken=200,
     times=50.0, input_size=20_000, size=400_000, tasks=2, largest=5000)
 spares("a join with as many rows as one side", joining(100), "exploding-join")
 spares("a join of what is not known", joining(5000, are_inputs_known=False), "exploding-join")
+finds("unused-columns", "columns that no task uses", selecting(2), columns=10, used=2, size=16_000,
+    used_size=3200, tasks=2, severity="low", function="read_parquet")
+spares("most columns are used", selecting(6), "unused-columns")
+spares("a function that may use all columns", selecting(2, "apply"), "unused-columns")
 # fmt: on
 
 
@@ -680,6 +719,12 @@ for name, frames in BY_ROW.items():
     finds("row-wise", name, looping(*frames, run_queue=0.05), **facts)
 for name, frames in BY_COLUMN.items():
     spares(name, looping(*frames, run_queue=0.05), "row-wise")
+# Each partition has ten columns, which Dask cannot leave out before it applies a function.
+WIDE = selecting(2, "apply")
+WIDE.tasks = [replace(task, stop=8.0) if task.start == 4.0 else task for task in WIDE.tasks]
+WIDE.stands["apply"] = [APPLY, RISK, ITEM]
+finds("row-wise", "rows with columns that may be unused", WIDE, columns=10, seconds=4.0)
+
 MAPS = ("map_array", "/x/site-packages/pandas/core/algorithms.py", 1700)
 #: Numpy's loops over values, and over slices.
 VECTORIZES, OF_SLICES = (
@@ -708,6 +753,39 @@ finds("row-wise", "a loop in numpy", looping(OF_SLICES), severity="high", by_val
 finds("row-wise", "a loop in pandas", looping(PARSES), severity="high", by_value=1.0, in_loop=1.0,
     seconds=3.6, caller="pandas.read_csv() with its Python parser")
 # fmt: on
+
+
+SMOOTHS = """\
+def smooth(block):
+    for row in range(9):
+        for column in range(9):
+            block[row, column] /= 2
+        block.sort()
+    return sum([value for line in block for value in line])
+"""
+
+
+def running(source: str, line: int, **facts: Any) -> Plan:
+    """Plan four threads at a line of a function of this source, whose first line is 10."""
+    code = {"name": "smooth", "function": "image.smooth", "file": IMAGE, "line": 10}
+    plan = looping(("smooth", IMAGE, line), **facts)
+    return replace(plan, sources=[{**code, "source": source}])
+
+
+IMAGE = "/home/me/image.py"
+# The garbage collector takes a part of the time of some.
+for line, collecting, nested in ((13, 0.0, 1.0), (15, 0.0, 1.0), (13, 0.25, 0.75)):
+    facts = {"severity": "high", "seconds": 4.0 * nested, "nested": nested, "by_value": None}
+    plan = running(SMOOTHS, line, collecting=collecting)
+    name = f"nested loops in line {line}, {nested} of the time"
+    finds("row-wise", name, plan, **facts, line=f"{IMAGE}:{line} smooth")
+for line, collecting in ((10, 0.0), (14, 0.0), (16, 0.0), (13, 0.6)):
+    plan = running(SMOOTHS, line, collecting=collecting)
+    spares(f"no nested loops in line {line}, with {collecting} s of garbage", plan, "row-wise")
+TEXTS = ("word for word in line.split()", "str(n) for n in line")
+for value in (*TEXTS, "f'{n}' for n in line", "line['n'] for _ in line"):
+    source = f"def smooth(lines):\n    return [[{value}] for line in lines]\n"
+    spares(f"text is not work for arrays: {value}", running(source, 11), "row-wise")
 
 
 # --- Dask itself, GPUs ---------------------------------------------------------------------------

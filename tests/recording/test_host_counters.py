@@ -6,6 +6,7 @@ Beside a cluster in this process, Dask's own monitor would read what is put in t
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from dasfprof.recording.probes import process
 from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import DISK_USAGE, DiskProbe, ResourceProbe
 from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.system import descriptor_limit
 
 NAMES = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
 DISK_NAMES = [name for name, _ in DISK_USAGE.fields + DISK_USAGE.args]
@@ -181,6 +183,10 @@ def test_a_quota_of_the_kernel_is_read(quota_of_a_core: Path) -> None:
     command = [sys.executable, "-c", _THROTTLED_PROGRAM, str(quota_of_a_core / "cgroup.procs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "0.03\n", done.stderr
+
+
+def test_the_limit_of_open_files_is_the_system_s() -> None:
+    assert descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def swap_used() -> int:

@@ -188,3 +188,36 @@ def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
             yield from exceeds(said["largest"], max(map(_length, layer)), "its largest result")
             return
     yield f"no layer makes {said['rows']} rows of {said['taken']}"
+
+
+@refuter("unused-columns")
+def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for a use of the function's results that does not select columns."""
+    runs = _tables(evidence)
+    made = {
+        key: row
+        for key, row in runs.items()
+        if key_split(row["key"]) == said.function and row["shape"][1:] == (said["columns"],)
+    }
+    kept: dict[Any, int] = {}
+    for row in runs.values():
+        is_use = made.keys() & {repr(key) for key in row["dependencies"]}
+        if is_use and key_split(row["key"]) == "getitem":
+            kept[row["key"][0]] = (*row["shape"], 1)[1]
+    if len(made) < said["tasks"] or sum(kept.values()) < said["used"]:
+        yield f"{len(made)} results with {said['columns']} columns, of which {kept} are kept"
+
+
+@refuter("filter-without-effect")
+def filter_without_effect(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for a layer of the function that took and returned as many rows."""
+    runs, layers = _tables(evidence), defaultdict[Any, list[tuple[float, set[float]]]](list)
+    for row in runs.values():
+        if key_split(row["key"]) == said.function and isinstance(row["key"], tuple):
+            taken = {_length(runs[repr(key)]) for key in row["dependencies"] if repr(key) in runs}
+            layers[row["key"][0]].append((_length(row), taken))
+    for layer in layers.values():
+        alike = all(taken == {rows} for rows, taken in layer)
+        if alike and sum(rows for rows, _ in layer) == said["rows"]:
+            return
+    yield f"no layer of {said.function} takes and returns {said['rows']} rows"

@@ -9,8 +9,9 @@ import numpy as np
 
 from refuters.cores import stacks_of
 from refuters.evidence import Evidence
-from refuters.figures import Said, differs, exceeds
+from refuters.figures import Said, differs, exceeds, lies
 from refuters.registry import refuter
+from refuters.steps import Steps
 
 
 @refuter("distributed-lock")
@@ -27,6 +28,20 @@ def distributed_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["share"], said["waited"] / evidence.thread_seconds, "its share")
     if any(np.isfinite(evidence.runs.numbers("seceded"))):
         yield "tasks seceded, and may have waited without a thread"
+
+
+@refuter("resources-not-needed")
+def resources_not_needed(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the workers, the time in which tasks held threads, and sampled memory."""
+    begins, ends, _ = zip(*evidence.lives.values(), strict=True)
+    yield from differs(said["workers"], Steps.of(begins, ends).values.max(), "workers at a time")
+    yield from lies(said["wall"], *evidence.walls, "the wall time")
+    held = evidence.between("executing", "held").integral()
+    there = evidence.threads_there.integral(*evidence.span)
+    yield from lies(said["busy"], 0.9 * held / there, 1.1 * held / there, "time of tasks")
+    memory = evidence.rows("Resource Usage").numbers("memory")
+    if "threads" not in said.suggestion:
+        yield from exceeds(float(np.nanmax(memory)), said["process"], "its memory")
 
 
 @refuter("missing-secede")
@@ -64,11 +79,16 @@ def resource_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["share"], said["idle"] / evidence.thread_seconds, "its share")
 
 
-@refuter("cpu-quota")
-def cpu_quota(said: Said, evidence: Evidence) -> Iterator[str]:
+@refuter("cpu-quota", "descriptor-limit")
+def limits_of_processes(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what the headers and the samples of workers say."""
     facts = [header.get("worker", {}) for header in evidence.headers]
     samples = evidence.rows("Resource Usage")
+    if said.rule == "descriptor-limit":
+        yield from exceeds(said["files"], samples.numbers("num_fds").max(), "open files")
+        if said["limit"] not in [each.get("descriptor_limit") for each in facts]:
+            yield "no worker has that limit"
+        return
     if said["quota"] not in [each.get("cpu_quota") for each in facts]:
         yield "no worker has that quota"
     counted = samples.numbers("throttled_seconds")

@@ -129,5 +129,7 @@ def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
     shown = sum(
         any(name.rpartition(".")[2] in _ONE_BY_ONE for name in names) for names in libraries
     )
-    if shown < 0.5 * (said["by_row"] or said["by_value"]) * len(stacks):
+    if said["nested"]:
+        shown = sum("-packages/" not in stack[-1][1] for stack in stacks)
+    if shown < 0.5 * (said["nested"] or said["by_row"] or said["by_value"]) * len(stacks):
         yield f"rows are handled in {shown} of {len(stacks)} samples"

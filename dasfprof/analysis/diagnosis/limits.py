@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.diagnosis.registry import Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.wording import Count, Factor, Seconds, Share
 from dasfprof.text import excerpt
 
@@ -68,4 +70,34 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
         waited=Seconds(float(run.core_wait.sum()) / run.threads),
         settings=[Change.of_cluster(threads_per_worker=fewer)] if too_many else [],
         costs=seconds,
+    )
+
+
+@rule("descriptor-limit")
+def descriptor_limit(run: RunFigures) -> Iterator[Finding]:
+    """Find workers with nearly as many open files as their processes may have."""
+    samples, workers = run.trace.samples, run.trace.workers
+    if "num_fds" not in samples or not len(samples):
+        return
+    groups = Groups(samples["worker_id"].to_numpy(), len(workers))
+    most = groups.max(pd.to_numeric(samples["num_fds"], errors="coerce").to_numpy(dtype=float))
+    limits = workers["descriptor_limit"].to_numpy(dtype=float)
+    share = np.nan_to_num(ratio(most, limits))
+    if share.max() < _NEAR:
+        return
+    worst = int(share.argmax())
+    yield Finding.of(
+        "descriptor-limit",
+        "A worker has nearly reached its limit on open files: {files} of {limit}.",
+        f"{{workers:worker}} reached at least {Share(_NEAR)} of the limit. Connections count as "
+        "open files. At the limit, opening a file fails with 'Too many open files'. See "
+        "processes_resource_usage().",
+        "Raise the limit where workers start (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile "
+        "of Docker), close files in tasks, or keep fewer requests open at a time, with fewer "
+        "threads per worker or a lower async.concurrency in Zarr.",
+        files=Count(most[worst]),
+        limit=Count(limits[worst]),
+        workers=Count(np.count_nonzero(share >= _NEAR)),
+        worker=run.life_label(worst),
+        severity="medium",
     )

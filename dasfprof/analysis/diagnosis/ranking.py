@@ -56,8 +56,8 @@ slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
-io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full idle-threads
-incomplete-trace
+io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
+filter-without-effect unused-columns resources-not-needed incomplete-trace
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 

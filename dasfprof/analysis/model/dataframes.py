@@ -1,4 +1,4 @@
-"""`Frames`: rows of the dataframes that tasks return, and which task runs use which of them."""
+"""`Frames`: sizes of the dataframes that tasks return, and which task runs use which of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _PACKAGES = ("pandas.", "cudf.", "geopandas.")
 
 @dataclass(frozen=True)
 class Frames:
-    """Rows of the dataframes that tasks return, and the task runs that use each of them."""
+    """Sizes of the dataframes that tasks return, and the task runs that use each of them."""
 
-    #: Number of rows of the result of each task run. NaN if the result is neither a dataframe nor a
-    #: series.
+    #: Number of rows and of columns of the result of each task run. Both are NaN if the result is
+    #: neither a dataframe nor a series. The number of columns of a series is NaN.
     rows: Array
+    columns: Array
     #: Pairs of task runs: the first task run (taker) uses the result of the second one (giver).
     takers: Array
     givers: Array
@@ -48,7 +49,7 @@ def frames_of(run: Run) -> Frames:
     """Return the dataframes of a run."""
     tasks, (lengths, items) = run.tasks, run.task_dependencies
     count = len(tasks)
-    rows = np.full(count, np.nan)
+    rows, columns = np.full(count, np.nan), np.full(count, np.nan)
     kinds = tasks["type"].astype("category").cat
     named = [
         str(kind).startswith(_PACKAGES) and str(kind).endswith(("DataFrame", "Series"))
@@ -64,9 +65,10 @@ def frames_of(run: Run) -> Frames:
         shape = shapes[row]
         if isinstance(shape, tuple) and len(shape) in (1, 2):
             rows[row] = shape[0]
+            columns[row] = shape[1] if len(shape) == 2 else np.nan
     takers = np.repeat(np.arange(count), np.maximum(lengths, 0))
     givers = last[items]
     is_known = lengths >= 0
     is_known[takers[givers < 0]] = False
     is_pair = (givers >= 0) & np.isin(takers, last)
-    return Frames(rows, takers[is_pair], givers[is_pair], is_known)
+    return Frames(rows, columns, takers[is_pair], givers[is_pair], is_known)

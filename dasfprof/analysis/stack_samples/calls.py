@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import textwrap
 from collections import defaultdict
 from collections.abc import Collection
+
+import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import seconds_by
 from dasfprof.analysis.stack_samples.spent import samples_of
-from dasfprof.analysis.under_way.state import Stack
+from dasfprof.analysis.trace.trace import once_per_trace
+from dasfprof.analysis.under_way.state import Stack, write_frame
 
 #: Minimum number of samples for a result.
 _FEWEST_SAMPLES = 20
@@ -108,6 +114,59 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
         return "", 0.0, 0.0
     name = max(within, key=within.__getitem__)
     return name, within[name] / float(samples.interval.sum()), loops[name] / within[name]
+
+
+def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
+    """Return the hottest line inside nested loops, and the fraction of time at all such lines.
+
+    Only lines of the user's code count. If there are none, the line is empty.
+    """
+    samples, _ = samples_of(run, function)
+    lines = _nested_lines(run)
+    # Time in Python functions that these lines call does not count.
+    seconds = seconds_by(run, samples, lambda stack: stack[-1])
+    nested = {frame: each for frame, each in seconds.items() if (frame.file, frame.line) in lines}
+    if len(samples) < _FEWEST_SAMPLES or not nested:
+        return "", 0.0
+    total = float(samples.interval.sum())
+    return write_frame(max(nested, key=nested.__getitem__)), sum(nested.values()) / total
+
+
+@once_per_trace
+def _nested_lines(run: Run) -> set[tuple[str, int]]:
+    """Return the files and numbers of lines that are inside at least two loops.
+
+    Only functions with recorded source are searched.
+    """
+    codes = pd.concat([run.function_code, run.functions_sent])[["file", "line", "source"]]
+    lines: set[tuple[str, int]] = set()
+
+    def add(node: ast.AST, depth: int, file: str, before: int) -> None:
+        loops = isinstance(node, ast.For | ast.While) + len(getattr(node, "generators", ()))
+        # Loops that handle text are left out, because operations on arrays cannot replace them.
+        if loops and not depth and any(map(_is_of_text, ast.walk(node))):
+            return
+        depth += loops
+        if depth > 1 and isinstance(node, ast.expr):
+            numbers = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            lines.update((file, before + number) for number in numbers)
+        for child in ast.iter_child_nodes(node):
+            add(child, depth, file, before)
+
+    for file, first, source in codes.dropna().drop_duplicates().itertuples(index=False):
+        with contextlib.suppress(SyntaxError):
+            add(ast.parse(textwrap.dedent(source)), 0, file, first - 1)
+    return lines
+
+
+def _is_of_text(node: ast.AST) -> bool:
+    """Return whether a part of code makes or handles text, such as a literal or a method of str."""
+    return (
+        isinstance(node, ast.JoinedStr)
+        or isinstance(getattr(node, "value", None), str)
+        or hasattr(str, getattr(node, "attr", ""))
+        or getattr(node, "id", "") == "str"
+    )
 
 
 def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:

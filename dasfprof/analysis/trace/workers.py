@@ -53,10 +53,11 @@ class Worker:
     #: unknown.
     memory_group: str | None = None
     group_limit: float | None = None
-    #: Control group that limits the CPU of the worker's process, and the limit in cores. None if
-    #: unknown.
+    #: Control group that limits the CPU of the worker's process, the limit in cores, and the
+    #: maximum number of open files of the process. None if unknown.
     cpu_group: str | None = None
     cpu_quota: float | None = None
+    descriptor_limit: float | None = None
     #: Start of the worker's process in Unix seconds by its host's clock, or None if not recorded.
     started: float | None = None
     boot_id: str | None = None
@@ -162,8 +163,9 @@ class WorkerRegister:
                 setattr(worker, name, facts[name])
         if worker.memory_group is not None:
             worker.group_limit = facts.get("group_limit", worker.group_limit)
-        if isinstance(facts.get("cpu_quota"), int | float) and facts["cpu_quota"] > 0:
-            worker.cpu_quota = float(facts["cpu_quota"])
+        for name in ("cpu_quota", "descriptor_limit"):
+            if isinstance(facts.get(name), int | float) and facts[name] > 0:
+                setattr(worker, name, float(facts[name]))
         worker.add_process(header)
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True

@@ -19,6 +19,7 @@ from dasfprof.recording.dask_internals.undocumented import memory_sizes
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import cpu_group, memory_group
 from dasfprof.recording.settings import RunSettings
+from dasfprof.system import descriptor_limit
 
 # --- `load_plugin`: the plugin of a run on a worker that cannot record ----------------------------
 #
@@ -103,6 +104,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "started": psutil.Process().create_time(),
         "thread_limits": {name: os.environ[name] for name in THREAD_LIMITS if name in os.environ},
         **({} if group is None else {"memory_group": group[0], "group_limit": group[1]}),
+        "descriptor_limit": descriptor_limit(),
         **({} if cpu is None else {"cpu_group": cpu.name, "cpu_quota": cpu.quota}),
     }
 

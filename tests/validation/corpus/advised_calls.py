@@ -649,6 +649,8 @@ WITHOUT: dict[str, set[str]] = {
     "shared-bottleneck": {"block_size=", "cache_type=", "fs.open()"},
     "cpu-quota": {"threads_per_worker="},
     "exploding-join": {"on="},
+    "filter-without-effect": {"drop_duplicates()"},
+    "unused-columns": {"columns=", "persist()", "read_csv()", "read_parquet()", "usecols="},
     "gpu-idle": {"dask.config.set()"},
     "gpu-memory-full": {"enable_cudf_spill="},
     "incomplete-trace": {"run.collect()", "run.stop()"},
