@@ -46,7 +46,6 @@ ANALYSES: dict[str, Callable[[TraceAnalyser], Any]] = {
     "imbalance": lambda analyser: analyser.imbalance(),
     "stragglers": lambda analyser: analyser.stragglers(),
     "transfers": lambda analyser: analyser.transfers(),
-    "transfers('host')": lambda analyser: analyser.transfers("host"),
     "transfers('function')": lambda analyser: analyser.transfers("function"),
     "cluster_sizing": lambda analyser: analyser.cluster_sizing(),
     "chunk_sizing": lambda analyser: analyser.chunk_sizing(),

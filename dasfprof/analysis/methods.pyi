@@ -67,7 +67,7 @@ class Questions:
 
     def cost(
         self,
-        by: Literal["step", "line", "function", "client", "worker", "finding"] = "step",
+        by: Literal["step", "line", "function", "client", "finding"] = "step",
         price: float | str | None = None,
     ) -> pd.DataFrame:
         """List the worker hours of a run and their price, by what they were spent on."""
@@ -199,7 +199,7 @@ class Questions:
 
     def transfers(
         self,
-        by: Literal["worker", "host", "function", "step", "shuffle"] = "worker",
+        by: Literal["worker", "function"] = "worker",
     ) -> pd.DataFrame:
         """Sum up the transfers between workers."""
 

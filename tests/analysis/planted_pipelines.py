@@ -110,12 +110,6 @@ def gaps_of_the_client(client: Client) -> bool:
     return waited > 0.3 * (time.perf_counter() - begin)
 
 
-def slowing_over_time(client: Client) -> bool:
-    stored = naps(client, "store", [0.02 + 0.01 * number for number in range(40)])
-    seconds = client.gather(stored)
-    return sum(seconds[-13:]) > 2 * sum(seconds[:13])
-
-
 def work(seconds: float) -> tuple[bool, float]:
     """Sleep, three times as long on the first worker; gives whether that was there."""
     is_slow = get_worker().name == 0
@@ -134,6 +128,5 @@ FAULTS: dict[str, Pipeline] = {
     "large transfers": Pipeline(large_transfers, ("transfer-bound",), "load"),
     "a serial chain": Pipeline(serial_chain, ("serial-chain",), "step"),
     "gaps of the client": Pipeline(gaps_of_the_client, ("client-bound",)),
-    "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), "store"),
     "a slow worker": Pipeline(slow_worker, ("slow-worker",), "work"),
 }

@@ -79,14 +79,6 @@ def test_lines_cost_the_same(analyser: TraceAnalyser) -> None:
     assert by_name(lines, "Cost")["(idle)"] == pytest.approx(7.0)
 
 
-def test_workers_are_priced_by_their_lives(analyser: TraceAnalyser) -> None:
-    table = analyser.cost("worker", price=0.1)
-    assert table["Worker Hours"].round(6).tolist() == [3.0, 2.0]
-    assert table["Cost"].round(6).tolist() == [0.3, 0.2]
-    # Of 6 thread-hours 2 were busy, of 4 one.
-    assert table["Busy (%)"].round(6).tolist() == [33.333333, 25.0]
-
-
 def test_findings_cost_their_part_of_the_run(analyser: TraceAnalyser) -> None:
     findings, table = analyser.diagnose(), analyser.cost("finding", price=6)
     assert len(findings) and table["Rule"].tolist() == findings["Rule"].tolist()

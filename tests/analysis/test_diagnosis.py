@@ -352,7 +352,7 @@ PASSES = [Task((f"mean-{0:032x}", n), 0, n * 0.1, n * 0.1 + 0.1) for n in range(
 PASSES += [Task((f"mean-{1:032x}", n), 0, 1.0 + n, 2.0 + n) for n in range(10)]
 PASSES.append(Task((f"mean-{1:032x}", 10), 0, 11.0, 17.0))
 finds("stragglers", "a straggler among layers", Plan(PASSES), tasks=1, function="mean",
-    longest=6.0, median=1.0, by_layer=True)
+    longest=6.0, median=1.0)
 # One of load sleeps for 4.5 s; three of fit read inputs back from disk for 1.5 s each.
 MIXED = [Task(f"{name}-{n}", worker, n / 2, n / 2 + 0.5)
     for worker, name in enumerate(("load", "fit")) for n in range(12)]
@@ -505,30 +505,6 @@ spares("a call of an actor all the time", parts(0.0, 5.0, calls=[(0, 1.0, 5.0)])
 # --- over time -----------------------------------------------------------------------------------
 
 
-def in_four_lanes(*passes: tuple[str, float, int]) -> Plan:
-    """Plan passes on four threads: key, seconds, turns. Those of one turn are not collections."""
-    tasks, begin = [], 0.0
-    for head, seconds, turns in passes:
-        for chunk in range(4 * turns):
-            turn, lane = divmod(chunk, 4)
-            start, (worker, thread) = begin + turn * seconds, divmod(lane, 2)
-            key = (head, chunk) if turns > 1 else f"{head}{lane}"
-            tasks.append(Task(key, worker, start, start + seconds, thread=thread))
-        begin += turns * seconds
-    return Plan(tasks)
-
-
-# 25.2 s in 12 turns; were none to take longer than the first five do on average, 1.04 s: 12.44.
-# Nothing is promised, because later tasks may have more to do.
-SLOWING = in_four_lanes(*((f"store-{turn}", 1.0 + 0.2 * turn, 1) for turn in range(12)))
-facts = {"function": "store", "severity": "low", "costs": 12.72, "seconds": NAN}
-finds("slowing-functions", "a function that becomes slower", SLOWING, **facts)
-# Passes over an array: of x, of x ** 2 and of x ** 3, fewer and fewer tasks of mean_chunk start.
-POWERS = [(f"mean_chunk-{n:032x}", 0.5 * 2**n, 13) for n in range(3)]
-spares("a function of passes over an array", in_four_lanes(*POWERS), "slowing-functions")
-PASS_BY_PASS = [(f"mean_chunk-{n:032x}", 0.2 + 0.05 * n, 2) for n in range(20)]
-name = "a function that degrades from pass to pass"
-finds("slowing-functions", name, in_four_lanes(*PASS_BY_PASS), function="mean_chunk")
 UNSCHEDULED = Plan(filled(["load", "clean"], 1.0), scheduler=False)
 facts = {"alone": True, "kinds": ["no-scheduler-file"]}
 finds("incomplete-trace", "a run without a file of the scheduler", UNSCHEDULED, **facts)

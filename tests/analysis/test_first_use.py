@@ -30,7 +30,7 @@ def test_an_import_on_each_worker(tmp_path: Path) -> None:
     # Of four threads, two of which idle meanwhile.
     expected = {"severity": "low", "function": "fit", "seconds": 7.8 / 4, "lost": 7.8}
     expected |= {"took": 4.0, "usual": 0.1, "runs": 2, "workers": 2}
-    others = {"stragglers", "dominant-function", "slowing-functions"}
+    others = {"stragglers", "dominant-function"}
     assert_found(Plan(tasks), tmp_path, "warm-up", **expected, absent=others)
 
 

@@ -248,7 +248,6 @@ def test_what_the_client_did(tmp_path: Path) -> None:
     assert table["Line"].tolist() == [41, 9, 9]
     assert table["Time (s)"].tolist() == pytest.approx([1.5, 1.0, 0.5])
     assert table["Cluster Idle (s)"].tolist() == pytest.approx([1.5, 0.0, 0.5])
-    assert table["Importing"].tolist() == ["", "", "lightgbm"]
 
 
 def test_blocked_loops(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.whole_program
 OF_PLANTING = {"blocked-tasks"}
 #: What other programs on the machine do to it: tasks wait for cores, here more than there.
 OF_THE_MACHINE = {
-    *("cpu-oversubscribed", "slowing-functions", "warm-up"),
+    *("cpu-oversubscribed", "warm-up"),
     *("host-memory-full", "load-imbalance", "slow-dispatch", "paused-workers"),
     *("scheduler-bound", "slow-worker", "stragglers", "tasks-too-small"),
 }
@@ -49,8 +49,8 @@ def without(findings: pd.DataFrame, rules: set[str], pipeline: Pipeline) -> pd.D
     return findings[~(findings["Rule"].isin(others) | follows)]
 
 
-#: Whether a function could be faster, or why it slows down, is not known: without seconds.
-UNSURE = {"dominant-function", "slowing-functions"}
+#: Whether a function could be faster is not known: without seconds.
+UNSURE = {"dominant-function"}
 
 
 def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:

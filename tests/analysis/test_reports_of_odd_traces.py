@@ -144,9 +144,8 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         keys = ran.keys.texts(ran.task_runs["key_id"].to_numpy()[:1]).tolist()
         for key in keys:
             tables["why"] = analyser.why(str(key)).drop(columns="Start (s)")
-        tables |= {f"cost by {by}": analyser.cost(by) for by in ("client", "worker", "line")}
+        tables |= {f"cost by {by}": analyser.cost(by) for by in ("client", "line")}
         tables["graph"] = pd.DataFrame({"nodes": [len(analyser.create_annotated_task_graph())]})
-        tables["by host"] = analyser.transfers("host")
         tables["moved"] = analyser.transfers("function")
         for to in EXPORTS:
             analyser.export(Path(directory) / to, to=to)

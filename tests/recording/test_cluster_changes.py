@@ -46,8 +46,7 @@ def test_a_restart_in_a_run_that(ends: bool, client: Client, tmp_path: Path) -> 
     findings = unrefuted(analyser, tmp_path).set_index("Rule")
     assert {"lost-workers", "unfinished-run"}.isdisjoint(findings.index)
     finding = findings.loc["cancelled-tasks"]
-    assert "while 32 tasks were unfinished" in finding["Finding"]
-    assert "restarted 2 workers" in finding["Finding"]
+    assert "restarted the workers, which cancelled 32 unfinished tasks." in finding["Finding"]
     assert "for 0 s" not in finding["Evidence"]
     functions = analyser.processed_tasks("function").set_index("Function")
     assert functions["Failed"].sum() == 0

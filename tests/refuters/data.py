@@ -73,29 +73,8 @@ def spilling(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["around"], around / whole, "time around functions")
     most = held.most("size")
     yield from differs(said["held"], most, "the most that a worker held")
-    if said["disk"]:
-        spilled = held.most("spilled_size")
-        yield from differs(said["disk"]["of_one"], spilled, "the most on disk")
-        yield from _disk_needed(said["disk"], evidence)
     if said["wanted"] is not None and not said["wanted"] > said["limit"]:
         yield f"{said['wanted']} bytes are advised in place of {said['limit']}"
-
-
-def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
-    """Sum what the workers of a host had on disk at any time, reading by reading."""
-    held: dict[Any, float] = {}
-    peak = 0.0
-    last = {row["address"]: row["timestamp"] for row in evidence.rows("Managed Memory")}
-    own = [row for row in evidence.rows("Managed Memory") if row["host"] == told["host"]]
-    for row in sorted(own, key=lambda row: row["timestamp"]):
-        held = {each: size for each, size in held.items() if last[each] >= row["timestamp"]}
-        held[row["address"]] = row["spilled_size"]
-        peak = max(peak, sum(held.values()))
-    yield from differs(told["of_all"], peak, "the most on the host's disk at once")
-    if np.isfinite(told["free"]):
-        disks = evidence.rows("Disk Usage").where(lambda row: row["local_directory"] == 1)
-        free = disks.by("host")[told["host"]].numbers("free")
-        yield from differs(told["free"], float(np.nanmin(free)), "free at least")
 
 
 @refuter("paused-workers")

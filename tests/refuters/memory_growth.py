@@ -28,10 +28,6 @@ def memory_growth(said: Said, evidence: Evidence) -> Iterator[str]:
         event = "Managed Memory" if name == "size" else "Resource Usage"
         whole = [rows.numbers(name) for rows in evidence.rows(event).by("label").values()]
     yield from exceeds(rise, sum(np.nanmax(one) - np.nanmin(one) for one in whole), "any rise")
-    if said["of"] == "scheduler" and said["tasks"] and said["tasks"] > 0:
-        groups = [tasks.values() for tasks in evidence.rows("Scheduler State").values("tasks")]
-        known = [sum(sum(states.values()) for states in each) for each in groups]
-        yield from exceeds(said["tasks"], max(known) - min(known), "any rise of known tasks")
     thirds = [np.array_split(one, 3) for one in whole]
     least = [sum(float(np.nanmin(parts[at])) for parts in thirds) for at in (0, -1)]
     if not least[0] < least[1]:

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence
-from refuters.figures import Said, differs, exceeds, is_at_most, lies
+from refuters.figures import Said, differs, exceeds, lies
 from refuters.registry import refuter
-
-#: Functions may get slower by chance.
-_THIRDS = 1.05
-
 
 #: The share of their time from which waits for cores are told of, and what is more than that.
 _WAITED = 0.1
@@ -69,22 +65,3 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         sizes = np.fmax(own.numbers("size"), own.numbers("input_size"))
         yield from exceeds(said["chunk"], float(np.nanmax(sizes)), "the largest chunk")
     yield from needs_cores(said, evidence)
-
-
-@refuter("slowing-functions")
-def slowing_functions(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the last third of a function's runs with the first."""
-    own = evidence.of(said.function)
-    own = own.where(lambda row: row["state"] in ("memory", None))
-    yield from exceeds(said["attempts"], len(own) + len(evidence.unseen), "attempts")
-    if said.severity == "high" or said.promises:
-        yield "nothing shows that its later runs have no more to do"
-    third = len(own) // 3
-    seconds = own.numbers("working")
-    if third and seconds[-third:].mean() < _THIRDS * seconds[:third].mean():
-        yield f"without waits for a core its last third takes {seconds[-third:].mean():.3g} s each"
-    change = said["changes"].get("seconds of the function", said["times"])
-    yield from differs(change, said["times"], "how much slower it gets")
-    lengths = own.numbers("duration")
-    if third and not is_at_most(said["times"], lengths.max() / lengths[:third].min()):
-        yield f"no run took {said['times']:.3g} times as long as one of the first did"

@@ -14,7 +14,6 @@ from dasfprof import TraceAnalyser
 from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import CLIENT_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.resources import (
-    DISK_USAGE,
     GPU_DEVICES,
     GPU_USAGE,
     HOST_PROCESS,
@@ -161,8 +160,6 @@ class Plan:
     sources: Sequence[dict[str, Any]] = ()
     #: Worker, name of a lock, and since when it was asked for, held, and given back.
     locks: list[tuple[int, str, float, float, float]] = field(default_factory=list)
-    #: Worker, time and values of readings of its host's disk for spilling.
-    disks: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     #: Worker, time and values of processes that it saw on its host.
     seen: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     #: Of each worker's own GPU: time and values of a reading.
@@ -176,8 +173,6 @@ class Plan:
     #: Time and bytes of readings of the scheduler's process, and of the client's.
     scheduler_memory: Sequence[tuple[float, int]] = ()
     client_memory: Sequence[tuple[float, int]] = ()
-    #: At each of the scheduler's readings, the tasks that it knew.
-    scheduler_tasks: Sequence[int] = ()
     #: Of each worker, bytes; 0: none.
     memory_limit: int = 0
     #: Of each worker, what its own files tell of its memory; none: nothing.
@@ -292,7 +287,6 @@ class Plan:
             (MANAGED_MEMORY, rows(MANAGED_MEMORY, held)),
             (RESOURCE_USAGE, rows(RESOURCE_USAGE, used)),
             (HOST_PROCESS, rows(HOST_PROCESS, _of(self.seen, number), ancestors=[])),
-            (DISK_USAGE, rows(DISK_USAGE, _of(self.disks, number), local_directory=1)),
             *self._gpu_facts(f"GPU-{number}", number),
         )
 
@@ -325,8 +319,8 @@ class Plan:
             if task.released is not None
         ]
         states = [
-            row(SCHEDULER_STATE, timestamp=T + at, occasion="interval", memory=size, tasks=tasks)
-            for (at, size), tasks in zip(self.scheduler_memory, self._known_tasks(), strict=True)
+            row(SCHEDULER_STATE, timestamp=T + at, occasion="interval", memory=size, tasks={})
+            for at, size in self.scheduler_memory
         ]
         header = {**self._header(), "releases": self.releases, "pid": 10}
         Plugin(directory, "SchedulerPlugin", **header).write(
@@ -338,11 +332,6 @@ class Plan:
             (CLUSTER_CHANGE, rows(CLUSTER_CHANGE, [*self.changes])),
             (SCHEDULER_STATE, states),
         )
-
-    def _known_tasks(self) -> list[dict[str, dict[str, int]]]:
-        if not self.scheduler_tasks:
-            return [{}] * len(self.scheduler_memory)
-        return [{"f": {"memory": count}} for count in self.scheduler_tasks]
 
     def _stimulus(self, graph: int) -> str:
         if self.taken_up:

@@ -185,13 +185,11 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     row = stragglers.rows[worst]
     alike = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
     cause = Counter(stragglers.cause[alike].tolist()).most_common(1)[0][0]
-    by_layer, longest_by_layer = _in_layers(run, rows), _in_layers(run, rows[:1])
-    layer = " in the same layer of the graph"
     yield Finding.of(
         "stragglers",
-        "{tasks:task} took far longer than other tasks of the same "
-        f"function{layer if by_layer else ''}: up to {{longest}} in {{function}}, where the "
-        f"median{layer if longest_by_layer else ''} is {{median}}. CPU wait is not included.",
+        "{tasks:task} took far longer than other tasks of the same function in the same layer of "
+        "the graph: up to {longest} in {function}, where the median is {median}. CPU wait is not "
+        "included.",
         (
             "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
             "lists the most likely cause for each of them."
@@ -203,7 +201,6 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         cause=cause,
         tasks=Count(slow.sum()),
         **_by_function(run, rows),
-        by_layer=by_layer,
         seconds=gain,
         # Each worker loses this time only once, so a longer run would not lose more.
         at_most="low" if cause == "first run on that worker" else "high",
@@ -215,7 +212,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
 @rule(
     "slow-worker",
     causes="load-imbalance serial-chain too-few-tasks stragglers poor-placement "
-    "dominant-function blocked-tasks slowing-functions",
+    "dominant-function blocked-tasks",
 )
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
@@ -399,11 +396,6 @@ def _function(run: RunFigures, row: int) -> str:
     return str(run.function_names[run.functions.codes[row]])
 
 
-def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether any task run in `rows` has a function that belongs to several layers."""
-    return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
-
-
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
     """Return the worker, start and end of a task run, as fields of a finding."""
     times = run.slots.times
@@ -426,7 +418,7 @@ def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
 
 @rule(
     "warm-up",
-    causes="dominant-function stragglers slowing-functions slow-worker load-imbalance "
+    causes="dominant-function stragglers slow-worker load-imbalance "
     "serial-chain too-few-tasks slow-dispatch gil-contention io-bound blocked-tasks poor-placement",
 )
 def warm_up(run: RunFigures) -> Iterator[Finding]:

@@ -121,8 +121,7 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
 
 @rule(
     "cpu-oversubscribed",
-    causes="tasks-too-small scheduler-bound dominant-function stragglers "
-    "slowing-functions slow-dispatch",
+    causes="tasks-too-small scheduler-bound dominant-function stragglers slow-dispatch",
     refutes="more-threads",
     because="tasks wait for CPU",
 )
@@ -327,7 +326,7 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
     return f"Other programs used {used}: {named}. ", blame
 
 
-@rule("garbage-collection", explains="dominant-function stragglers slowing-functions")
+@rule("garbage-collection", explains="dominant-function stragglers")
 def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     """Find functions that spend much of their CPU time in Python's garbage collector."""
     collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)

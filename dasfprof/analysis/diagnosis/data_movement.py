@@ -12,12 +12,11 @@ from dasfprof.analysis.diagnosis.memory_growth import TRIM
 from dasfprof.analysis.diagnosis.registry import FEWER, MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.run_memory import spilled_at_once
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs, shuffled_bytes
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
-from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share
+from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 
 #: Thresholds of waits for transfers: fraction of thread time, and fraction of the critical path.
 _TRANSFER_WAIT = 0.1
@@ -137,7 +136,7 @@ def _groups_bag(run: RunFigures) -> bool:
 
 @rule(
     "spilling",
-    causes="blocked-tasks io-bound stragglers slowing-functions serial-chain too-few-tasks "
+    causes="blocked-tasks io-bound stragglers serial-chain too-few-tasks "
     "load-imbalance transfer-bound paused-workers tasks-too-small slow-dispatch",
     refutes="more-threads",
     because="workers spill because memory runs out",
@@ -161,34 +160,17 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     # If the memory limit is unknown, it may already be as high as the wanted limit.
     more, changes = _more_memory(run, wanted, now) if wanted > limit else ("Use", [])
     why = f" A worker spills when {when} of its limit." if when and changes else ""
-    disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
-    if disk is not None:
-        on_disk = ", of which up to {disk.of_one} were on disk"
-        left = (
-            "the disk to which they spill had at least {disk.free} of free space"
-            if np.isfinite(disk.free)
-            else "the free space of the disk to which they spill was not recorded"
-        )
-        needed = (
-            f"All workers of {{disk.host}} together had up to {{disk.of_all}} on disk; {left}. "
-        )
-        if disk.free < disk.peak:
-            room = (
-                " Also give workers a disk with more free space (--local-directory or "
-                "temporary-directory), because the disk has no room to spill the same amount once "
-                "more."
-            )
+    used = ". The process of one worker used up to {process}"
     yield Finding.of(
         "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
         "Spilling takes {spilling} of thread time. Other overhead, before and after the tasks' "
         "functions, takes {around}. One worker held up to {held} of "
-        f"results{on_disk}"
-        f"{'. The process of one worker used up to {process}' if np.isfinite(process) else ''}. "
-        f'{needed}See time_accounting("worker") and node_disk_usage().',
+        f"results{used if np.isfinite(process) else ''}. "
+        'See time_accounting("worker") and node_disk_usage().',
         f"{more} fewer threads per worker and smaller chunks.{why} Release results that are no "
-        f"longer needed: delete their futures, and do not persist what is used only once.{room}",
+        "longer needed: delete their futures, and do not persist what is used only once.",
         written=Bytes(written.sum()),
         read=Bytes(read.sum()),
         spilling=Share(share),
@@ -197,13 +179,6 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         limit=Bytes(limit),
         process=Bytes(process),
         wanted=Bytes(wanted) if wanted > limit else None,
-        disk=disk
-        and Figures(
-            host=disk.host,
-            of_one=Bytes(disk.of_one),
-            of_all=Bytes(disk.peak),
-            free=Bytes(disk.free),
-        ),
         settings=changes,
         seconds=run.seconds_of(ThreadTime.UNSPILL_AND_SPILL)
         + (run.seconds_of(ThreadTime.TASK_OVERHEAD) if share < _DISK else 0.0),

@@ -20,7 +20,6 @@ FORMER_NAMES = {
     "late-receipt": "slow-dispatch",
     "client-gaps": "client-bound",
     "one-at-a-time": "sequential-submission",
-    "degrading-functions": "slowing-functions",
     "fat-partitions": "data-skew",
     "straggling-tasks": "stragglers",
     "imbalance": "load-imbalance",

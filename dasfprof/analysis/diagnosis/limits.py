@@ -20,7 +20,7 @@ _THROTTLED, _NEAR = 0.05, 0.8
 
 @rule(
     "cpu-quota",
-    explains="cpu-oversubscribed stragglers slow-worker slowing-functions dominant-function",
+    explains="cpu-oversubscribed stragglers slow-worker dominant-function",
     refutes="more-threads share-memory",
     because="the CPU quota of the control group is used up",
 )

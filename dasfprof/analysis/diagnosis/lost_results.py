@@ -230,64 +230,37 @@ def cancelled_tasks(run: RunFigures) -> Iterator[Finding]:
 def _restarted(run: RunFigures) -> Iterator[Finding]:
     """Find restarts of workers by a client, and the tasks that the restarts cancelled."""
     changes, attempts = run.trace.cluster_changes, run.attempts
-    if len(changes):
-        changes = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
+    restarts = changes[(changes["action"] == "restart").to_numpy(dtype=bool)].to_dict("records")
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
     # The outcomes of task runs on workers that had not yet received the restart.
     runs = run.trace.task_runs
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
-    went_on = states[np.isin(states, ("memory", "erred"))]
-    restarts = changes.to_dict("records")
-    never_sent = int(sum(restart["number"] for restart in restarts if restart["number"] > 0))
-    tasks, begun = len(taken) + len(went_on) + never_sent, int((taken["run"] > 0).sum())
+    sent = len(taken) + int(np.isin(states, ("memory", "erred")).sum())
+    tasks = sent + int(sum(max(restart["number"] or 0, 0) for restart in restarts))
     if not tasks:
         return
-    at = float(restarts[0]["time"]) if restarts else float("nan")
-    joined = run.trace.workers["joined"].to_numpy(dtype=float)
-    back = joined[joined > at]
+    at = run.trace.seconds_at(float(restarts[0]["time"])) if restarts else float("nan")
     who = [restart["who"] for restart in restarts if isinstance(restart["who"], str)]
-    workers = sum(len(restart["workers"] or ()) for restart in restarts)
-    when = "The restart was {at} after the start of the trace{_times}. " if restarts else ""
-    times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
-    seen = (
-        f"{{begun}} of these tasks {'were' if begun != 1 else 'was'} seen running, for {{ran}} "
-        "in total"
-    )
-    ended = (
-        "{went_on} of them finished before the restart reached their workers, {failed} with an "
-        "error, but the scheduler did not learn this. "
-    )
+    when = "The restart was {at} after the start of the trace. "
     yield Finding.of(
         "cancelled-tasks",
-        f"{'{who}' if who else 'A client'} restarted "
-        f"{'{workers:worker}' if workers else 'the workers'} while {{tasks:task}} "
-        f"{'were' if tasks != 1 else 'was'} unfinished, which cancelled "
-        f"{'them' if tasks != 1 else 'it'}.",
-        f"{when}{{sent}} of the tasks had been assigned to a worker; "
-        f"{seen if begun else 'whether they had started was not recorded'}. "
-        f"{ended if len(went_on) else 'None of them failed. '}"
-        f"{'The first worker was back {back} later. ' if len(back) else ''}See cluster_changes() "
-        "and processed_tasks().",
+        "{who} restarted the workers, which cancelled {tasks:unfinished task}.",
+        f"{when if restarts else ''}{{sent}} of the tasks had been assigned to a worker. They were "
+        "seen running for {ran} in total. See cluster_changes() and processed_tasks().",
         "Cancel unwanted work with cancel(), or by deleting its futures. client.restart() also "
         "discards the tasks and results of every other client.",
         tasks=Count(tasks),
-        sent=Count(len(taken) + len(went_on)),
-        went_on=Count(len(went_on)),
-        failed=Count((went_on == "erred").sum()),
+        sent=Count(sent),
         ran=Seconds(taken["run"].fillna(0.0).sum()),
-        begun=Count(begun),
-        who=elide(who[0], 24) if who else None,
+        who=elide(who[0], 24) if who else "A client",
         restarts=Count(len(restarts)),
-        _times=times,
-        workers=Count(workers),
-        at=Seconds(run.trace.seconds_at(at)) if restarts else None,
-        back=Seconds(back.min() - at) if len(back) else None,
+        at=Seconds(at) if restarts else None,
         at_least="low",
         at_most="medium",
-        start=run.trace.seconds_at(at),
-        stop=run.trace.seconds_at(at),
+        start=at,
+        stop=at,
     )
 
 

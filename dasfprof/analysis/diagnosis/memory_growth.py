@@ -42,11 +42,6 @@ TRIM = (
     "globals, caches, actors, or cycles. Until the leak is fixed, restart workers regularly with "
     "--lifetime."
 )
-_HISTORIES = (
-    "histories of limited length (distributed.admin.log-length, "
-    "distributed.scheduler.transition-log-length), data of graphs, and memory that malloc "
-    "has not returned"
-)
 
 
 @rule("memory-growth", explains="paused-workers")
@@ -176,37 +171,16 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
 
 
 def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
-    known = growth.scheduler_tasks
-    tasks = None
-    if known is not None and known.course is not Course.FEW:
-        more = round(known.last - known.first)
-        # If the first tasks were released, the number of later tasks may have grown.
-        tasks = Count(max(more, 0)) if known.course is Course.RISES or more <= 0 else None
-    if tasks is None:
-        advice = (
-            "Release futures that are no longer needed: the scheduler keeps their tasks and "
-            f"graphs. Its process also holds {_HISTORIES}. This trace does not show which of "
-            "these grows."
-        )
-    elif tasks > 0:
-        advice = (
-            "Release futures and persisted collections that are no longer needed. At the end, "
-            "the scheduler had {tasks:more task} than at the start, and it keeps their graphs."
-        )
-    else:
-        advice = (
-            "Check the scheduler's histories first. The scheduler had no more tasks at the end "
-            "than at the start, so futures do not explain the growth. Possible causes are "
-            f"{_HISTORIES}. This trace does not show which of these grows."
-        )
     return Finding.of(
         "memory-growth",
         f"The memory of the scheduler's process grows {_COURSE}.",
         "In the second half of the run, it rose by {since_half}. See memory_growth().",
-        advice,
+        "Release futures that are no longer needed: the scheduler keeps their tasks and graphs. "
+        "Its process also holds histories of limited length (distributed.admin.log-length, "
+        "distributed.scheduler.transition-log-length), data of graphs, and memory that malloc has "
+        "not returned. This trace does not show which of these grows.",
         of="scheduler",
         **_figures(growth, drift),
-        tasks=tasks,
         isolated=True,
         at_most="medium",
         at_least="low",

@@ -16,11 +16,10 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, graph_costs, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
-from dasfprof.analysis.stack_samples.places import client_fraction, client_meanwhile, hottest_line
-from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
+from dasfprof.analysis.stack_samples.places import client_fraction, client_meanwhile
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Thresholds of waits for the client: fraction of thread time, and fraction of the critical path.
@@ -35,10 +34,6 @@ _PREPARED, _PICKLED = 0.02, 20_000
 _PREPARES, _FEW_TASKS = 0.3, 0.5
 #: Seconds between two checks of the scheduler whether enough workers have joined after a restart.
 _RESTART_POLL = 0.2
-#: Threshold (fraction of wall time): time lost because functions get slower.
-_DEGRADES = 0.05
-#: Minimum number of task runs that count as the first task runs of a function.
-_FIRST = 5
 #: Threshold (fraction of wall time): time without any worker.
 _ABSENT = 0.05
 #: Thresholds of sequential submission: fraction of wall time with fewer tasks than threads, number
@@ -337,78 +332,3 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     first, last = np.append(run.begin, ends), np.append(begins, run.begin + run.wall)
     lasting = last > first
     return first[lasting], last[lasting]
-
-
-@rule(
-    "slowing-functions",
-    causes="stragglers dominant-function blocked-tasks load-imbalance too-few-tasks",
-)
-def slowing_functions(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose tasks take longer and longer during the run."""
-    trends = find_trends(run.attempts)
-    rising = trends.rises["run"] & ~trends.rises["input_size"]
-    for place in trends.order[rising[trends.order]].tolist():
-        name = str(trends.functions[place])
-        code = int(np.flatnonzero(run.function_names == name)[0])
-        of_function = run.functions.codes == code
-        # The function may do other work in other layers of the graph. A change between a few task
-        # runs is not a trend.
-        layers = int(run.layers_of_functions[code])
-        if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
-            continue
-        excess = _excess(run, of_function)
-        if excess <= 0:
-            continue
-        costs = excess * float(run.working[of_function].sum()) / run.threads
-        if costs < _DEGRADES * run.wall:
-            continue
-        named = {
-            "seconds of the function": trends.change["run"],
-            "CPU seconds": trends.change["cpu"],
-            "input bytes": trends.change["input_size"],
-            "starts": trends.count_change,
-        }
-        changes = {n: Factor(by[place]) for n, by in named.items() if np.isfinite(by[place])}
-        by_name = ", ".join(
-            f"{quantity} by a factor of {times}" for quantity, times in changes.items()
-        )
-        yield Finding.of(
-            "slowing-functions",
-            "{function} gets slower during the run: its last tasks take {times} times as long "
-            "as its first.",
-            f"Between the first and the last third of {{attempts:attempt}}, these figures changed: "
-            f"{by_name}. Either later tasks have more to do, or something grows from call to "
-            "call. {hottest}See degradation() and task_arguments().",
-            "Run some of the last tasks first. If they are just as slow, their inputs are the "
-            "reason and {function} itself is not slowing down. If they are fast, check {function} "
-            "for something that grows from call to call: caches, lists and files that are appended "
-            "to, or connections and memory that are not released. Restart the workers "
-            "(client.restart(), or --lifetime): if the tasks are fast again, the cause is in the "
-            "worker processes.",
-            function=name,
-            times=Factor(trends.change["run"][place]),
-            attempts=Count(trends.attempts[place]),
-            changes=changes,
-            hottest=hottest_line(run.trace, name),
-            # Later tasks may have more to do, so the finding promises nothing.
-            costs=costs,
-            at_most="low",
-        )
-
-
-def _excess(run: RunFigures, of_function: Array) -> float:
-    """Return the fraction of a function's time that would be saved if it had not become slower.
-
-    `of_function` is a mask of the function's task runs. The fraction is 0 if the last third of them
-    is not clearly slower than the first third.
-    """
-    rows = np.flatnonzero(of_function & run.succeeded)
-    rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
-    # CPU wait is not counted, since a busier host does not make the function slower.
-    seconds, third = run.working[rows], max(len(rows) // 3, 1)
-    first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
-    if last < LAST_BY_FIRST * first:
-        return 0.0
-    # The function may already get slower within the first third.
-    first = min(first, float(seconds[: max(len(rows) // 10, _FIRST)].mean()))
-    return max(1 - first / float(seconds.mean()), 0.0)

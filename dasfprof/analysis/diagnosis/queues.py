@@ -12,7 +12,6 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import distinct_annotations
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.stack_samples.loop_blocks import blocked_while_ready
 from dasfprof.analysis.stack_samples.places import OTHER_TASKS, hottest_line, waits_of
 from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
@@ -32,7 +31,7 @@ _QUEUED = 0.25
 
 @rule(
     "distributed-lock",
-    explains="blocked-tasks shared-bottleneck dominant-function stragglers slowing-functions "
+    explains="blocked-tasks shared-bottleneck dominant-function stragglers "
     "slow-worker load-imbalance serial-chain gil-contention poor-placement io-bound",
     refutes="more-threads",
     because="tasks wait for a distributed lock",
@@ -212,8 +211,6 @@ _ELSEWHERE = 0.1
 #: Threshold (fraction of the total waiting time): waits of tasks with restrictions, of tasks with
 #: inputs, or of tasks that were queued on the scheduler.
 _MOSTLY = 0.5
-#: Threshold (fraction of the total waiting time): blocked event loops that are reported.
-_BLOCKED = 0.2
 #: Annotations that restrict tasks to some workers.
 _ASKS = {"workers", "resources"}
 
@@ -247,7 +244,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     queued = "The longest queues are on {crowded}. Work stealing moved {stolen:task}. "
     if asked is False and not mostly(run.trace.task_dependencies[0] > 0):
         at_scheduler = mostly(np.isfinite(run.task_column("queued")))
-        yield _assigned_early(run, waits, queued, queued=at_scheduler, costs=seconds, **figures)
+        yield _assigned_early(queued, queued=at_scheduler, costs=seconds, **figures)
         return
     few = (
         "Most of these tasks may run on any worker. They wait on the workers that hold their "
@@ -273,23 +270,12 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _assigned_early(
-    run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
-) -> Finding:
+def _assigned_early(queues: str, queued: bool, **figures: Any) -> Finding:
     """Return the finding about tasks that queue on a worker although they could run on any worker.
 
-    `waits` contains the seconds between ready and executing. `queues` is a sentence about the
-    longest queues. `queued` is whether most of these tasks had been queued on the scheduler before.
+    `queues` is a sentence about the longest queues. `queued` is whether most of these tasks had
+    been queued on the scheduler before.
     """
-    blocked = blocked_while_ready(run.trace)[: len(waits)]
-    share = float(blocked.sum()) / float(waits.sum())
-    by_loop = (
-        "For {blocked} of this time the event loop of their worker did not answer, so these "
-        "tasks could not be stolen. "
-    )
-    release = (
-        "Release the GIL in code that holds it for long, or run such code in a separate process. "
-    )
     saturation = (
         "Set distributed.scheduler.worker-saturation to 1.0, so that the scheduler sends a worker "
         "no more tasks than it has threads."
@@ -298,23 +284,20 @@ def _assigned_early(
         "Keep distributed.scheduler.work-stealing on: the scheduler chose the workers before it "
         "knew how long these tasks take."
     )
-    is_blocked = share >= _BLOCKED
     set_saturation = Change({"distributed.scheduler.worker-saturation": "1.0"})
     return Finding.of(
         "poor-placement",
         "Tasks wait behind others on their workers while threads of other workers are idle: "
         "{idle} of thread time. They could have run on any worker.",
         f"{queues}Most of these tasks have no inputs and may run on any worker. "
-        f'{by_loop if is_blocked else ""}See time_accounting("worker").',
-        f"{release if is_blocked else ''}{saturation if queued else stealing} Submit the longest "
-        "tasks first.",
+        'See time_accounting("worker").',
+        f"{saturation if queued else stealing} Submit the longest tasks first.",
         asked=False,
         queued=queued,
-        blocked=Share(share) if is_blocked else None,
         at_most="medium",
         # The cause is that earlier tasks take long. Therefore this finding is not the cause of
         # others.
         isolated=True,
-        settings=[set_saturation] if queued and not is_blocked else [],
+        settings=[set_saturation] if queued else [],
         **figures,
     )

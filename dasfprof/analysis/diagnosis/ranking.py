@@ -52,7 +52,7 @@ repeated-gathers large-gathers slow-tokenization large-objects-in-graph distribu
 missing-secede resource-limit
 tasks-too-small scheduler-bound slow-dispatch client-bound
 work-outside-tasks sequential-submission no-workers
-slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
+data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests

@@ -12,7 +12,7 @@ from dasfprof.analysis.model.accounting import accounts_within
 from dasfprof.analysis.model.gpus import GpuDevice, gpu_utilisation
 from dasfprof.analysis.model.steps import task_layers
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
-from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import open_spans, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import RunEnd, left_unasked
@@ -201,12 +201,6 @@ class TaskFigures(SampledFigures):
     def layers(self) -> Groups:
         """Groups of task runs that do the same work, by function and graph layer."""
         return task_layers(self.trace)
-
-    @cached_property
-    def layers_of_functions(self) -> Array:
-        """Number of graph layers in which each function ran."""
-        pairs = distinct(self.functions.codes * max(self.layers.count, 1) + self.layers.codes)
-        return np.bincount(pairs // max(self.layers.count, 1), minlength=len(self.function_names))
 
     def task_column(self, name: str) -> Array:
         """Return a column of the task runs as numbers, with NaN for missing columns and values."""

@@ -71,7 +71,7 @@ _FAILED = 0.05
 @rule(
     "per-process-lock",
     explains="gil-contention blocked-tasks io-bound shared-bottleneck dominant-function stragglers "
-    "slowing-functions slow-worker load-imbalance cpu-oversubscribed",
+    "slow-worker load-imbalance cpu-oversubscribed",
     refutes="more-threads share-memory",
     because="tasks wait for a lock of their process",
 )
@@ -134,8 +134,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
 @rule("io-bound", explains="dominant-function")
 @rule(
     "shared-bottleneck",
-    explains="slow-worker load-imbalance stragglers slowing-functions poor-placement "
-    "dominant-function",
+    explains="slow-worker load-imbalance stragglers poor-placement dominant-function",
     refutes="more-threads",
     because="tasks wait for something that serves one task at a time",
 )

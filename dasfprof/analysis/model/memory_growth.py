@@ -14,7 +14,6 @@ from dasfprof.analysis.model.run_memory import (
     Readings,
     memory_of_others,
     memory_of_processes,
-    tasks_of_scheduler,
 )
 from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.intervals import union
@@ -101,8 +100,6 @@ class MemoryGrowth:
     #: Drift of the memory of the scheduler's process. None if it was not recorded, or if a worker
     #: runs in the same process. `client` is the same for the client's process.
     scheduler: Drift | None
-    #: Drift of the number of tasks that the scheduler knew, or None if unknown.
-    scheduler_tasks: Drift | None
     client: Drift | None
     functions: list[FunctionGrowth]
 
@@ -126,7 +123,6 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
         [growth([each]) for each in sampled],
         growth(sampled) if sampled else None,
         _of_other(others.get("scheduler"), moments),
-        _of_other(tasks_of_scheduler(run), moments),
         _of_other(others.get("client"), moments),
         list(_of_functions(run, moments)),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -119,53 +118,10 @@ def _maxima(values: Array, first: Array, end: Array) -> Array:
     return np.where(end > first, largest, np.nan)
 
 
-# --- Disk space that the workers of a host needed for spilling at the same time -------------------
-
-
-@dataclass(frozen=True)
-class SpilledAtOnce:
-    """The host whose workers together had the most bytes of results on disk."""
-
-    host: str
-    #: Maximum over time of the bytes of results that all its workers had on disk. Then the maximum
-    #: of a single worker.
-    peak: float
-    of_one: float
-    #: Minimum free bytes on the disk to which these workers spill, or NaN if unknown.
-    free: float
-
-
-def spilled_at_once(run: Run) -> SpilledAtOnce | None:
-    """Return the host whose workers together spilled most at one time, or None if none spilled."""
-    samples, workers = run.managed_memory, run.workers
-    sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
-    if not sizes.max(initial=0.0) > 0:
-        return None
-    ids, times = samples["worker_id"].to_numpy(), samples["time"].to_numpy(dtype=float)
-    # A worker that leaves deletes its spilled results.
-    lives = np.unique(ids)
-    ends = workers["last_seen"].to_numpy(dtype=float)[lives]
-    ids, times = np.append(ids, lives), np.append(times, np.fmax(ends, -np.inf))
-    sizes = np.append(sizes, np.zeros(len(lives)))
-    hosts = workers["host"].to_numpy(dtype=object)[ids]
-    peaks = {
-        str(host): peak_of(ids[rows], times[rows], sizes[rows]).size
-        for host in dict.fromkeys(hosts.tolist())
-        for rows in [np.flatnonzero(hosts == host)]
-    }
-    host = max(peaks, key=lambda each: peaks[each])
-    return SpilledAtOnce(host, peaks[host], float(sizes.max()), free_disk(run, host))
-
-
-def free_disk(run: Run, host: str | None = None) -> float:
-    """Return the minimum free bytes on the disk to which workers spill, or NaN if unknown.
-
-    If `host` is None, this is the minimum over all hosts.
-    """
-    disks, hosts = run.disk_usage, run.workers["host"].to_numpy(dtype=object)
-    on_host = (hosts == host if host else np.ones(len(hosts), bool))[disks["worker_id"].to_numpy()]
-    there = on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)
-    return float(disks["free"][there].min())
+def free_disk(run: Run) -> float:
+    """Return the minimum free bytes on the disks to which workers spill, or NaN if unknown."""
+    local = (run.disk_usage["local_directory"] == 1).to_numpy(dtype=bool)
+    return float(run.disk_usage["free"][local].min())
 
 
 class Peak(NamedTuple):
@@ -356,16 +312,6 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
         if pid >= 0 and (host, pid) not in known:
             readings["client"] = _readings(run, host, clients[selected.to_numpy(dtype=bool)])
     return {name: reading for name, reading in readings.items() if len(reading.time)}
-
-
-def tasks_of_scheduler(run: Run) -> Readings | None:
-    """Return samples of the number of tasks that the scheduler knew, or None if unknown."""
-    states = run.scheduler_states
-    if not len(states):
-        return None
-    counted = [sum(sum(counts.values()) for counts in tasks.values()) for tasks in states["tasks"]]
-    host = run.workers["host"].iloc[int(states["worker_id"].iloc[0])]
-    return _readings(run, host, states.assign(memory=np.array(counted, dtype=float)))
 
 
 def _readings(run: Run, host: str, table: pd.DataFrame) -> Readings:

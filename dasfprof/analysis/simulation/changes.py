@@ -141,13 +141,7 @@ def _given(replay: Replay, run: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
         return seconds
-    given = np.asarray(running, dtype=float)
-    if given.shape != (len(run.tasks),) or (given < 0).any():
-        raise InvalidArgumentError(
-            "running: expected a non-negative number of seconds for each of the "
-            f"{len(run.tasks)} rows of Trace.tasks, but the shape is {given.shape}."
-        )
-    seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])
+    seconds[: len(running)] = np.where(np.isfinite(running), running, seconds[: len(running)])
     return seconds
 
 

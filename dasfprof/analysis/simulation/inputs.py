@@ -47,13 +47,9 @@ class ReplayInputs:
     #: Number of tasks that the task group had when the task run arrived. It is 0 if the task group
     #: depends on so many other tasks that Dask cannot call it root-ish.
     root_group_size: Array
-    #: Code of the task group of each task run.
-    group: Array
     #: Index of the graph of each task run, and the arrivals of graphs.
     graph: Array
     submissions: GraphSubmissions
-    #: Whether the scheduler queues root-ish task runs, which is the default.
-    queues: bool
     #: Seconds from the first arrival to the last known finish.
     wall: float
 
@@ -69,8 +65,6 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     graph, submissions = find_submissions(run, times, int(lives.threads.sum()))
     groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
-    rootish = root_sizes > 2 * lives.threads.sum()
-    room = int(np.ceil(SATURATION * lives.threads).sum())
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
@@ -89,10 +83,8 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
         start_order=start_order,
         priority=_priorities(run, start_order),
         root_group_size=root_sizes,
-        group=groups,
         graph=graph,
         submissions=submissions,
-        queues=_queues(run, groups, graph, rootish, room),
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
     )
 
@@ -123,10 +115,8 @@ def inputs_before_a_run(
         start_order=priority,
         priority=priority,
         root_group_size=_root_group_sizes(layer, graph, offsets, inputs),
-        group=layer,
         graph=graph,
         submissions=submissions,
-        queues=True,
         wall=0.0,
     )
 
@@ -200,19 +190,6 @@ def _groups(run: Run) -> Array:
     # As in `dask.utils.key_split_group`, the group of a tuple key is the name with the token, and
     # that of another key is its prefix. But packed keys are grouped by their prefix, too.
     return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
-
-
-def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
-    """Return whether the scheduler queues root-ish task runs."""
-    if "queued" not in run.tasks or run.tasks["queued"].notna().any():
-        return True
-    # If the setting ``distributed.scheduler.worker-saturation`` is infinite, the scheduler assigns
-    # all task runs at once. The setting is assumed to be infinite if no task run was queued
-    # although there were enough root-ish task runs to fill a queue.
-    rows = np.flatnonzero(rootish)
-    together = groups[rows].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[rows]
-    largest = np.unique(together, return_counts=True)[1].max(initial=0)
-    return bool(largest <= slots)
 
 
 # --- The workers of a replay: their threads, and when they exist ----------------------------------

@@ -39,7 +39,7 @@ class Placement:
         self.there = [joined <= 0 for joined in cluster.joined.tolist()]
         #: Whether tasks are moved to idle workers (work stealing).
         self.steals = workers > 1
-        slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
+        slots = np.ceil(SATURATION * cluster.threads)
         self._slots: list[float] = slots.tolist()
         self._total_threads = sum(compress(self.threads, self.there))
         self._bandwidth = costs.bandwidth
@@ -48,11 +48,6 @@ class Placement:
         self._inputs: list[int] = inputs.inputs.tolist()
         self._users: list[int] = np.bincount(inputs.inputs, minlength=count).tolist()
         self._root_size: list[int] = inputs.root_group_size.tolist()
-        self._queueing = inputs.queues
-        #: If the scheduler has no queue: for each group, the worker of its last task run, and the
-        #: number of further task runs that go to the same worker.
-        self._last_of_group: dict[int, tuple[int, int]] = {}
-        self._group: list[int] = inputs.group.tolist()
         self._function: list[int] = inputs.function.tolist()
         self._average = [-1.0] * len(inputs.functions)
         #: For each function of unknown duration: task runs that were sent before the duration was
@@ -81,10 +76,6 @@ class Placement:
         # task run first, given its occupancy and the inputs that it would have to fetch.
         if self._root_size[row] <= 2 * self._total_threads:
             return self._soonest(row)
-        # If the scheduler has no queue, the task run is sent to the same worker as the previous
-        # task run of its group, until that worker has its share of the group.
-        if not self._queueing:
-            return self._beside(row)
         # Otherwise, the task run is sent to the worker with the fewest tasks per thread, or waits.
         # If task runs wait in the queue, no worker has a free slot.
         return -1 if self._queue else self._least_busy()
@@ -178,18 +169,6 @@ class Placement:
             if busy < slots and self.there[worker] and busy / threads[worker] < least:
                 best, least = worker, busy / threads[worker]
         return best
-
-    def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run, or another if it has its share."""
-        group, size = self._group[row], self._root_size[row]
-        worker, left = self._last_of_group.get(group, (-1, 0))
-        # If that worker has left, or already has its share of the group's task runs, choose another
-        # one. Shares are in proportion to the workers' threads.
-        if left <= 0 or not self.there[worker]:
-            worker = self._idle()
-            left = size * self.threads[worker] // self._total_threads
-        self._last_of_group[group] = worker, left - 1
-        return worker
 
     def _soonest(self, row: int) -> int:
         """Return the worker that should start a task run first, among those that have an input.

@@ -32,9 +32,6 @@ from dasfprof.text import elide
 #: Threshold (fraction of the functions' time): task runs wait for a shared resource. Above it,
 #: nothing is predicted for other clusters.
 TELLING = 0.10
-#: Files of Dask in which functions named in `_WAITING` wait for a lock.
-_LOCKS = ("distributed/lock.py", "distributed/semaphore.py", "multi_lock.py", "dask/utils.py")
-_WAITING = ("acquire", "__enter__")
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,7 @@ def find_shared(run: Run) -> list[Shared]:
     seconds = float(np.nansum(run.tasks["duration"].to_numpy(dtype=float)))
     if not 0 < seconds < np.inf:
         return []
-    locks = list(_locks(run, seconds))
-    return [*(locks or _sampled_locks(run)), *_annotated(run, seconds)]
+    return [*_locks(run, seconds), *_annotated(run, seconds)]
 
 
 def _locks(run: Run, seconds: float) -> Iterator[Shared]:
@@ -76,22 +72,6 @@ def _locks(run: Run, seconds: float) -> Iterator[Shared]:
             first = table[names.codes == code].iloc[0]
             clause = f"tasks held or waited for the {first['kind']} {elide(name, 60)!r}"
             yield Shared(_during(clause, share), int(first["limit"]), waited[code] / seconds)
-
-
-def _sampled_locks(run: Run) -> Iterator[Shared]:
-    """Yield one resource for all distributed locks, if tasks waited for them in stack samples."""
-    # This is for traces that contain no events about locks.
-    samples = run.task_samples
-    if not len(samples):
-        return
-    waits = [
-        any(name.split(".")[-1] in _WAITING and str(file).endswith(_LOCKS) for name, file, _ in f)
-        for f in run.stacks["frames"]
-    ]
-    waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
-    share = float(waiting.mean())
-    if share >= TELLING:
-        yield Shared(_during("stack samples show that tasks waited for locks", share), 0, share)
 
 
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:

@@ -113,7 +113,19 @@ def blocked_on_the_way(run: Run) -> Array:
     The seconds are in the order of the rows of `TaskSlots`. Unknown values are 0.
     """
     slots = run.slots
-    return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
+    seconds = np.zeros(len(slots.worker))
+    memory = run.managed_memory
+    if "loop_lag" not in memory or not len(memory):
+        return seconds
+    lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
+    time = run.on_one_clock(memory["time"], worker)
+    late = lag >= _BLOCKED
+    for number in np.unique(worker[late]).tolist():
+        late_samples = late & (worker == number)
+        blocked = union(time[late_samples] - lag[late_samples], time[late_samples])
+        rows = np.flatnonzero((slots.worker == number) & ~slots.reception_unknown)
+        seconds[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
+    return seconds
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
@@ -135,26 +147,3 @@ def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
         if met.any():
             libraries[block.imported] = libraries.get(block.imported, 0.0) + float(end - begin)
     return imported, libraries
-
-
-def blocked_while_ready(run: Run) -> Array:
-    """Return the seconds for which each task run was ready while its worker's loop was blocked."""
-    slots = run.slots
-    return _blocked(run, slots.times.ready, slots.times.executing)
-
-
-def _blocked(run: Run, begins: Array, ends: Array, known: Array | bool = True) -> Array:
-    slots = run.slots
-    seconds = np.zeros(len(slots.worker))
-    memory = run.managed_memory
-    if "loop_lag" not in memory or not len(memory):
-        return seconds
-    lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
-    time = run.on_one_clock(memory["time"], worker)
-    late = lag >= _BLOCKED
-    for number in np.unique(worker[late]).tolist():
-        late_samples = late & (worker == number)
-        blocked = union(time[late_samples] - lag[late_samples], time[late_samples])
-        rows = np.flatnonzero((slots.worker == number) & known)
-        seconds[rows] = overlap(begins[rows], ends[rows], *blocked)
-    return seconds

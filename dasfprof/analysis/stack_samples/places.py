@@ -11,7 +11,6 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from dasfprof.analysis.model.client_time import meanwhile
 from dasfprof.analysis.numeric.intervals import overlap
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.spent import WAITING, Samples, Spent, samples_of, spent
@@ -373,7 +372,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
     phase = max(by_phase, key=lambda each: by_phase[each])
     if len(samples) < _FEWEST_SAMPLES or not by_phase[phase] >= _MOSTLY * total > 0:
-        return _by_calls(run, begins, ends)
+        return ""
     share = format_share(by_phase[phase] / total)
     line, seconds = _longest_line(run, samples.take(phases == phase))
     at = ""
@@ -436,21 +435,6 @@ def _traverses(stack: Stack) -> bool:
     return any(
         frame.function == "unpack_collections" and frame.file.endswith("delayed.py")
         for frame in stack
-    )
-
-
-def _by_calls(run: Run, begins: Array, ends: Array) -> str:
-    """Return a sentence about the client's calls, for use if stack samples do not show its work."""
-    if not len(run.client_calls):
-        return ""
-    times, total = meanwhile(run, begins, ends), float((ends - begins).sum())
-    parts = [
-        f"{activity.value[0].lower()}{activity.value[1:]} {format_share(seconds / total)}"
-        for activity, seconds in sorted(times.items(), key=lambda item: -item[1])
-        if seconds >= _WORTH_TELLING * total
-    ]
-    return (
-        f"Meanwhile, the client's time was spent as follows: {', '.join(parts)}. " if parts else ""
     )
 
 

@@ -17,7 +17,6 @@ from dasfprof.analysis.stack_samples.places import (
     By,
     all_stacks,
     hot_places,
-    import_of,
     places,
 )
 from dasfprof.analysis.stack_samples.spent import Samples, samples_of, spent
@@ -194,7 +193,6 @@ def client_activity(run: Run) -> pd.DataFrame:
           sending (a graph), building (a graph; any other call into Dask counts here too), or
           program (outside of Dask)
         - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
-        - ``Importing``: the library that was being imported, or empty
         - ``Time (s)``, ``Share (%)``, ``Margin (points)``, ``Computing (s)``, ``Samples``: see
           `hot_lines`
         - ``Cluster Idle (s)``: the part of this time in which no task ran
@@ -212,12 +210,10 @@ def client_activity(run: Run) -> pd.DataFrame:
     order = np.argsort(-totals.seconds, kind="stable")
     names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
     known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
-    imports = _imports(run, samples.stack, groups, len(pairs))
     return pd.DataFrame(
         {
             "Phase": text(known[row] for row in (pairs[order] // max(len(named.names), 1))),
             **place_columns(names, "line"),
-            "Importing": text(imports[row] for row in order.tolist()),
             "Time (s)": totals.seconds[order],
             "Share (%)": totals.share[order] * 100,
             "Margin (points)": totals.margin[order] * 100,
@@ -239,19 +235,6 @@ def _is_idle(run: Run, times: Array) -> Array:
     begins, ends = union(start[known], stop[known])
     indices = np.searchsorted(begins, times, "right") - 1
     return (indices < 0) | (times > np.r_[ends, -np.inf][indices])
-
-
-def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
-    """Return the library that each group of stacks imports, or "" if none does.
-
-    If the stacks of a group import different libraries, the first stack with an import counts.
-    """
-    frames = all_stacks(run)
-    libraries = [""] * count
-    for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
-        library = import_of(frames[stack]) if stack >= 0 else None
-        libraries[group] = libraries[group] or library or ""
-    return libraries
 
 
 @question(

@@ -10,7 +10,6 @@ import pandas as pd
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.model.account_sums import Accounts, accounts_of
 from dasfprof.analysis.model.accounting import (
-    HOUR,
     account_window,
     hours_of_groups,
     hours_of_run,
@@ -22,7 +21,7 @@ from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
-from dasfprof.analysis.tables.columns import integers, known_texts, places_of, text
+from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.config.kinds import Price
 from dasfprof.config.options import setting
@@ -217,7 +216,7 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
 
 # --- Cost of the run: worker hours and their price, by what they were spent on --------------------
 
-Spender = Literal["step", "line", "function", "client", "worker", "finding"]
+Spender = Literal["step", "line", "function", "client", "finding"]
 
 
 @question("Cost of the run", "time")
@@ -228,8 +227,8 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     ----------
     by
         ``"step"`` (of the pipeline), ``"line"`` (of your program), ``"function"``, ``"client"``
-        (that submitted the graph; to name your clients, use ``Client(name="ann")``), ``"worker"``
-        or ``"finding"``.
+        (that submitted the graph; to name your clients, use ``Client(name="ann")``), or
+        ``"finding"``.
     price
         Price of a worker per hour, such as ``0.12`` or ``"0.12 EUR"``, or of a thread, such as
         ``"0.03 EUR/thread"``. None uses the setting ``dasfprof.price``. Without a price, only hours
@@ -238,17 +237,16 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     Returns
     -------
     DataFrame
-        One row per group, sorted by hours in descending order (workers by name, and findings as in
-        `diagnose`). Rows for threads that no task occupied follow: ``(waiting)`` while clients had
-        work in progress, and ``(idle)`` while they had none or the worker was starting or closing.
-        If the trace is limited to one client, ``(other clients)`` is the time in which tasks of
-        other clients occupied threads.
+        One row per group, sorted by hours in descending order (findings as in `diagnose`). Rows for
+        threads that no task occupied follow: ``(waiting)`` while clients had work in progress, and
+        ``(idle)`` while they had none or the worker was starting or closing. If the trace is
+        limited to one client, ``(other clients)`` is the time in which tasks of other clients
+        occupied threads.
 
-        - depending on `by`: ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and
-          ``Worker``; or ``Finding`` and ``Rule``
+        - depending on `by`: ``Step``, ``Line``, ``Function`` or ``Client``; or ``Finding`` and
+          ``Rule``
         - ``Worker Hours``: each thread counts as its fraction of a worker. All rows sum to the
           hours of all workers over their lifetimes, see `time_accounting`
-        - ``Busy (%)``, by worker: percentage of its hours in which tasks occupied threads
         - ``Share (%)`` of all worker hours
         - ``Cost``, with a price. ``attrs["currency"]`` is the label of its currency
 
@@ -270,8 +268,6 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         findings = diagnosis.diagnose(run)
         rows = price_of_findings(run, findings, declared)
         return _with_currency(pd.concat([findings[["Finding", "Rule"]], rows], axis=1), declared)
-    if by == "worker":
-        return _with_currency(_cost_of_workers(run, declared), declared)
     if by == "function":
         codes, names = run.all_slots.function, list(run.all_slots.functions)
     else:
@@ -292,27 +288,6 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     last = np.maximum(np.arange(len(spent)) - len(spent) + 4, 0)
     order = np.lexsort((-spent, last))
     return _with_currency(table.take(order[(spent > 0)[order]]).reset_index(drop=True), declared)
-
-
-def _cost_of_workers(run: Run, price: Price | None) -> pd.DataFrame:
-    """Return the hours and cost of each worker instance."""
-    accounts = make_accounts(run)
-    seconds, threads = np.nan_to_num(accounts.of_lives), accounts.lives.threads
-    totals = seconds.sum(axis=1)
-    hours = ratio(totals, threads) / HOUR
-    table = pd.DataFrame(
-        {
-            **places_of(run, accounts.lives.ids),
-            "Worker Hours": hours,
-            "Share (%)": ratio(hours, hours.sum()) * 100,
-            "Busy (%)": ratio(seconds[:, :USES].sum(axis=1), totals) * 100,
-        }
-    )
-    if price is not None:
-        table["Cost"] = totals / HOUR if price.per_thread else hours
-        table["Cost"] *= price.amount
-    order = sorted(range(len(table)), key=lambda row: (table["Host"][row], table["Worker"][row]))
-    return table.take(order).reset_index(drop=True)
 
 
 def _with_currency(table: pd.DataFrame, price: Price | None) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
@@ -111,57 +110,45 @@ def storage(run: Run) -> pd.DataFrame:
 
 # --- Transfers between workers, by pair, function and step, and messages of P2P shuffles ----------
 
-By = Literal["worker", "host", "function", "step", "shuffle"]
+By = Literal["worker", "function"]
 _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 
 
 def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
-    """Return the sums of messages in a time window by pair of workers or hosts."""
-    workers = run.named
-    if by == "shuffle":
-        table = run.shuffle_messages
-        hosts, labels, target = _others(run, workers, table["target"])
-        source = workers.numbers(table)
-    else:
-        table = run.transfers
-        hosts, labels, source = _others(run, workers, table["source"])
-        target = workers.numbers(table)
-    if by == "host":
-        codes, hosts = pd.factorize(hosts)
-        source, target = codes[source], codes[target]
+    """Return the sums of messages in a time window by pair of workers."""
+    workers, table = run.named, run.transfers
+    hosts, labels, source = _others(run, workers, table["source"])
+    target = workers.numbers(table)
     pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
     from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
     ends = [hosts[from_], labels[from_], hosts[to], labels[to]]
-    if by == "host":
-        ends = ends[::2]
     names = list(zip(*(end.tolist() for end in ends), strict=True))
     succeeded = succeeded_rows(table)
     size, seconds = amounts(table, succeeded)
-    summed = {"size": size, "seconds": seconds, "failed": (~succeeded).astype(float)}
-    if by != "shuffle":
-        summed["keys"] = table["keys"].to_numpy(dtype=float) * succeeded
-        summed["network"] = table["network"].to_numpy(dtype=float)
-        summed["deserialize"] = table["deserialize"].to_numpy(dtype=float)
+    summed = {
+        "size": size,
+        "seconds": seconds,
+        "failed": (~succeeded).astype(float),
+        "keys": table["keys"].to_numpy(dtype=float) * succeeded,
+        "network": table["network"].to_numpy(dtype=float),
+        "deserialize": table["deserialize"].to_numpy(dtype=float),
+    }
     return GroupSums.by_name(names, Groups(pairs, len(distinct)), summed)
 
 
-def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
+def _of_pairs(_: Run, parts: Sequence[GroupSums], by: By = "worker") -> pd.DataFrame:
     """Return the table of transfers by pair, from the sums of all time windows."""
     sums = GroupSums.merged(parts)
-    labels = ["From Host", "To Host"] if by == "host" else _ENDS
-    names = np.array(sums.names, dtype=object).reshape(-1, len(labels))
-    counts = {"Messages" if by == "shuffle" else "Transfers": sums.rows}
-    times = {}
-    if by != "shuffle":
-        counts["Keys"] = sums.sum("keys").astype(np.int64)
-        times = {"Network (s)": sums.sum("network"), "Deserialize (s)": sums.sum("deserialize")}
+    names = np.array(sums.names, dtype=object).reshape(-1, len(_ENDS))
     columns = {
-        **{label: text(names[:, index]) for index, label in enumerate(labels)},
-        **counts,
+        **{label: text(names[:, index]) for index, label in enumerate(_ENDS)},
+        "Transfers": sums.rows,
+        "Keys": sums.sum("keys").astype(np.int64),
         "Size (MB)": sums.sum("size") / 1e6,
         "Time (s)": sums.sum("seconds"),
         "Bandwidth (MB/s)": ratio(sums.sum("size"), sums.sum("seconds")) / 1e6,
-        **times,
+        "Network (s)": sums.sum("network"),
+        "Deserialize (s)": sums.sum("deserialize"),
         "Failed": sums.sum("failed").astype(np.int64),
     }
     return _by_size(pd.DataFrame(columns))
@@ -170,11 +157,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 @question(
     "Transfers between workers",
     "balance",
-    in_parts=InParts(
-        _pair_sums,
-        lambda _, parts, by="worker": _of_pairs(parts, by),
-        by=("worker", "host", "shuffle"),
-    ),
+    in_parts=InParts(_pair_sums, _of_pairs, by=("worker",)),
 )
 def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
     """Sum up the transfers between workers.
@@ -182,13 +165,13 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
     Parameters
     ----------
     by
-        ``"worker"`` or ``"host"`` for pairs of them, ``"function"`` or ``"step"`` that produced the
-        transferred results, or ``"shuffle"`` for P2P shuffles, which are in none of the others.
+        ``"worker"`` for pairs of workers, or ``"function"`` that produced the transferred results.
+        P2P shuffles are in neither of them.
 
     Returns
     -------
     DataFrame
-        By worker or host, one row per pair, sorted by bytes in descending order:
+        By worker, one row per pair, sorted by bytes in descending order:
 
         - ``From Host``, ``From Worker``, ``To Host``, ``To Worker``
         - ``Transfers`` (number of messages), ``Keys``, ``Size (MB)``
@@ -198,32 +181,20 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
         - ``Deserialize (s)``
         - ``Failed``: messages without data (busy, missing, failed). Their time does not count
 
-        By function or step, one row each, sorted by bytes in descending order. The time of a
+        By function, one row each, sorted by bytes in descending order. The time of a
         message is divided among its keys by size:
 
-        - ``Function``, or ``Step``
+        - ``Function``
         - ``Keys Moved``, and ``Moves`` (of one key to one worker)
         - ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``
         - ``Serialize (s)``: the part of the time that serialized results, if this took at least 1
           ms of CPU or 20 ms. NA if not recorded
         - ``Deserialize (s)``: the part of the time that deserialized results
         - ``Moved Again (MB)``: size of all moves after the first move of each key
-
-        By shuffle, one row per pair of workers, sorted by bytes in descending order. Shuffles
-        without recorded messages are missing, and `Trace.notes` lists them:
-
-        - ``From Host``, ``From Worker``, ``To Host``, ``To Worker``, ``Messages``, ``Size (MB)``
-        - ``Time (s)``: until the receiver had split the data, and handed it to its disk or memory
-        - ``Bandwidth (MB/s)``, ``Failed``
     """
     if by == "function":
-        return _by_output(run, "Function", *run.keys.functions())
-    if by == "step":
-        of_runs, names = step_groups(run.tasks)
-        codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
-        codes[run.tasks["key_id"].to_numpy()] = of_runs  # The last run of each key remains.
-        return _by_output(run, "Step", codes, names)
-    return _of_pairs([_pair_sums(run, by)], by)
+        return _by_function(run, *run.keys.functions())
+    return _of_pairs(run, [_pair_sums(run)])
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
@@ -256,11 +227,11 @@ def _host(address: str) -> str:
         return address
 
 
-def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
+def _by_function(run: Run, codes: Array, names: list[str]) -> pd.DataFrame:
     moved = moved_outputs(run, codes, len(names))
     table = pd.DataFrame(
         {
-            label: text(names),
+            "Function": text(names),
             "Keys Moved": moved.keys,
             "Moves": moved.moves,
             "Size (MB)": moved.size / 1e6,

@@ -614,7 +614,6 @@ WITHOUT: dict[str, set[str]] = {
         "scheduler=",
     },
     "no-workers": {"cluster.adapt()"},
-    "slowing-functions": {"client.restart()"},
     "data-skew": {
         "client.run()",
         "agg()",
