@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,6 @@ from dasfprof.analysis.tables.columns import (
     text,
 )
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.under_way.causes import causes_of_run
 from dasfprof.database.columns import Array
 from dasfprof.schema.under_way import unfinished_in
 
@@ -61,12 +60,8 @@ MEANINGS = {
 }
 #: Names of two sums: of all statuses, and of the part of these that unfinished task runs have.
 _TOTAL, _OPEN = "Total", "Open"
-#: Name that stands for all functions whose cause is unknown.
-_ANY = ""
-#: Sentences about functions with unfinished tasks.
-_NOT_ENDED = "Most of its time belongs to unfinished tasks. "
-_NOT_BEGUN = "None of its tasks is known to have started. "
-_NO_CAUSE = "It is unknown whether they would have ended."
+#: Advice for functions with unfinished tasks.
+_NOT_ENDED = "Some of its tasks did not end. diagnose() reports why, if it is known."
 #: Advice for functions whose task runs have no recorded times.
 _NOTHING = "The times of its task runs are unknown."
 
@@ -164,8 +159,7 @@ def per_function_status(run: Run) -> pd.DataFrame:
         - the statuses of `per_task_status` in seconds, summed over task runs
         - ``Total (s)``, and the percentages of it, ``Running (%)`` and so on
         - ``Dominant Status``
-        - ``Next steps``: advice for the dominant status. For tasks that did not end, the cause that
-          the diagnosis reports
+        - ``Next steps``: advice for the dominant status. For tasks that did not end, see `diagnose`
         - ``Unfinished Tasks``: the scheduler's last count, if the run did not end. Tasks that never
           got a thread have no task run
     """
@@ -213,13 +207,11 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
     dominant = _dominant(list(seconds.values()))
     dominant[sums.rows == 0] = None
     shares = {f"{name} (%)": ratio(values, total) * 100 for name, values in seconds.items()}
-    next_steps = [NEXT_STEPS.get(status, _NOTHING) for status in dominant]
     stuck = (sums.rows == 0) | (sums.sum(_OPEN) > total / 2)
-    if stuck.any():
-        why = _why(run)
-        for row in np.flatnonzero(stuck).tolist():
-            what = _NOT_ENDED if sums.rows[row] else _NOT_BEGUN
-            next_steps[row] = why.get(sums.names[row], f"{what}{why[_ANY]}")
+    next_steps = [
+        _NOT_ENDED if is_stuck else NEXT_STEPS.get(status, _NOTHING)
+        for status, is_stuck in zip(dominant, stuck, strict=True)
+    ]
     table = pd.DataFrame(
         {
             label: text(names),
@@ -246,17 +238,6 @@ def _unfinished(run: Run) -> dict[str, int]:
         return {}
     counts = {name: unfinished_in([states]) for name, states in tasks.items()}
     return {str(name): count for name, count in counts.items() if count}
-
-
-def _why(run: Run) -> dict[Hashable, str]:
-    """Return why tasks are unfinished, by function. `_ANY` stands for all other functions."""
-    # Leave out errors, which keep their dependents from starting, because findings report them.
-    causes = [cause for cause in causes_of_run(run) if cause.kind != "error"]
-    advice: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
-    for cause in causes:
-        if cause.function is not None:
-            advice.setdefault(cause.function, f"{cause.text} {cause.suggestion}")
-    return advice
 
 
 def _dominant(seconds: list[Array]) -> Array:
