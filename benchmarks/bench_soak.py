@@ -11,7 +11,8 @@ Another cluster, without dasfprof, has the same clients, which send as many mess
 has a separate disk where users may mount disks. What processes hold after the first clients is
 compared with what they hold at the end. Memory is resident memory, after Python's collector and
 malloc_trim have freed what they can. On both clusters, Dask's profile of its event loops is off,
-and malloc has two arenas, because both grow for a while and then stay.
+its low-level logs have at most 100 entries, and malloc has two arenas, because all three grow for a
+while and then stay.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ class Shared:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
             "DASK_DASFPROF__DIRECTORY": str(self.traces / "preload"),
+            "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "100",
             "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
             "MALLOC_ARENA_MAX": "2",
         }
@@ -213,8 +215,8 @@ class Shared:
         """Return files of users' runs on workers, and files and bytes of the preload's runs."""
         roots = [f"/proc/{process.pid}/root" for process in self._processes[1:]]
         user = [path for root in roots for path in Path(f"{root}{self.traces}/user").glob("*")]
-        kept = [path.stat().st_size for path in self.traces.glob("preload/*.msgpack")]
-        return len(user), len(kept), sum(kept)
+        sizes = [path.stat().st_size for path in self.traces.glob("preload/*.msgpack")]
+        return len(user), len(sizes), sum(sizes)
 
     def close(self) -> None:
         """Kill all processes."""
