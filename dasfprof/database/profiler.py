@@ -35,8 +35,7 @@ class EventProfiler:
     database_file
         The path of a file. An existing file of dasfprof or DASF is opened for reading. A new file
         is created when the first event is recorded. The default is a new file with a name such as
-        ``traces-xxxxxxxx.msgpack``. A name in DASF's form, ``NAME-PLUGIN-HOST.msgpack``, opens the
-        files of all workers of a host: ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
+        ``traces-xxxxxxxx.msgpack``.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
     database
