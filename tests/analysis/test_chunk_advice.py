@@ -150,6 +150,14 @@ LARGER = [
      "Make chunks={'t': -1, 'y': n, 'x': n} at a.py:0 about 100 times as large, 10"),
     (['ds.chunk({["a"]: 1})'], "Make chunks={['a']: 1} at a.py:0 about 100 times as large."),
     ([float("nan"), "x = ("], ""),
+    # Without chunks=, each chunk of the store is one of the array.
+    (["with da.from_zarr(path) as x:"], "Pass chunks= to from_zarr() at a.py:0: multiples of the "
+    "store's chunks, with about 100 times as many elements."),
+    (["ds = xr.open_zarr(path).chunk({'x': n})"], "Make chunks={'x': n} at a.py:0 about 100"),
+    (["ds = xr.open_zarr(path, **options)"], ""),
+    (["x = da.from_zarr(path, chunks=None)"], "Pass chunks= to from_zarr() at a.py:0"),
+    (["x = da.from_zarr(a) + da.from_zarr(b)"], ""),
+    (["x.mean()", "x = da.from_zarr(path)"], ""),
 ]
 #: The text of a line, and what it becomes; "": it stays.
 EDITED = {
@@ -184,6 +192,7 @@ def test_smaller_chunks_are_set_by_a_factor_below_one() -> None:
         "db.from_sequence(x, npartitions=1)": "Set npartitions=6 instead of 1 at a.py:0.",
         "dd.read_csv(p, blocksize='64MB')": "Set blocksize='11MB' instead of '64MB' at a.py:0.",
         "db.from_sequence(x, npartitions=n)": "",
+        "da.from_zarr(path)": "",
     }.items():
         assert larger_chunks_in([("a.py:0", text)], {"a.py:0"}, {}, 1, 1 / 6).words == advice
 

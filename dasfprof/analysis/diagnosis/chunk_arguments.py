@@ -20,6 +20,8 @@ from dasfprof.text import excerpt
 _ARGUMENTS = ("chunks", "blocksize", "npartitions", "partition_size")
 #: Methods whose first argument sets chunks.
 _METHODS = ("chunk", "rechunk")
+#: Functions that open a store of Zarr. Without `chunks`, each of its chunks becomes a task.
+_OPENING = ("from_zarr", "open_zarr")
 #: Names of functions that create random arrays. Other chunks would contain other numbers.
 _RANDOM = {*dir(np.random), *dir(np.random.Generator)}
 
@@ -81,7 +83,7 @@ def larger_chunks_in(
     lines
         Name and source text of each line of the program. A text that is not a string is unknown.
     built_by
-        The lines that built the tasks that are too small.
+        The lines that built the tasks that are too small, or a shared input of all these tasks.
     arrays
         The arrays that each line built.
     width
@@ -101,6 +103,19 @@ def larger_chunks_in(
         words = f"Set {name}={new} instead of {old} at {excerpt(line)}."
         return LargerChunks(words, line, argument.with_value(old, new))
     given = [argument for argument in given if argument.line in built_by]
+    # A second positional argument may be `chunks`, and ``**options`` may contain it.
+    opened = [
+        (line, name)
+        for line, text in texts
+        for call, name, named in _calls(text if line in built_by else "")
+        if name in _OPENING and len(call.args) <= 1 and not {"chunks", None} & named.keys()
+    ]
+    if factor > 1 and len(opened) == 1 and not (changes or given):
+        ((line, name),) = opened
+        return LargerChunks(
+            f"Pass chunks= to {name}() at {excerpt(line)}: multiples of the store's chunks, with "
+            f"about {_rounded(factor)} times as many elements."
+        )
     if changes or len(given) != 1 or (given[0].name == "npartitions" and factor < 2):
         return LargerChunks()
     (argument,) = given
@@ -120,27 +135,32 @@ def _rounded(factor: float) -> str:
     return f"{factor:.0f}" if factor >= 10 else f"{factor:.2g}"
 
 
-def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
-    """Find the arguments that set chunk sizes in the text of a line."""
-    # Syntax trees count columns in bytes.
-    text, tree = text.strip(), None
-    source = text.encode().decode("latin-1")
+def _calls(text: str) -> Iterator[tuple[ast.Call, str, dict[str | None, ast.expr]]]:
+    """Yield the calls in the text of a line, with the called name and the named arguments."""
+    tree = None
     # The line may be the head of a block, such as ``with``.
     for ending in ("", "\n    pass"):
         with contextlib.suppress(SyntaxError, ValueError):
-            tree = tree or ast.parse(text + ending)
+            tree = tree or ast.parse(text.strip() + ending)
     for call in ast.walk(tree) if tree else ():
-        if not isinstance(call, ast.Call):
-            continue
-        named = {keyword.arg: keyword.value for keyword in call.keywords}
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if method == "map_blocks":
+        if isinstance(call, ast.Call):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            # None is the default of these arguments.
+            given = [word for word in call.keywords if ast.unparse(word.value) != "None"]
+            yield call, name, {word.arg: word.value for word in given}
+
+
+def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
+    """Find the arguments that set chunk sizes in the text of a line."""
+    # Syntax trees count columns in bytes.
+    source = text.strip().encode().decode("latin-1")
+    for call, function, named in _calls(text):
+        if function == "map_blocks":
             continue  # Its `chunks` are those of its result.
-        if method in _METHODS and call.args:
+        if function in _METHODS and call.args and isinstance(call.func, ast.Attribute):
             named["chunks"] = call.args[0]
         for name in _ARGUMENTS:
             if name in named:
-                function = getattr(call.func, "id", method)
                 is_editable = function != "rechunk" and function not in _RANDOM
                 yield ChunkArgument(line, name, named[name], source, is_editable)
 

@@ -12,6 +12,7 @@ from dasfprof.analysis.diagnosis.registry import NEGLIGIBLE, Advice, Change, Edi
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
+from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.sizing import find_chunks, larger_shape, task_overhead
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
@@ -269,8 +270,14 @@ def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple
     for line, code in zip(built["line"], built["code"], strict=True):
         if (blocks := chunks.shapes[code]) is not None:
             arrays.setdefault(parts[line][-1], []).append(blocks)
-    of_function = int(run.functions.codes[run.rows_of(function)[0]])
-    lines_of_function = built["line"][built["code"] == of_function]
+    rows = run.rows_of(function)
+    of_function = int(run.functions.codes[rows[0]])
+    lines_of_function = built["line"][built["code"] == of_function].tolist()
+    # An array of a store is an input of all tasks that read its chunks.
+    users, makers = dependency_rows(run.trace)
+    inputs, counts = np.unique(makers[np.isin(users, rows)], return_counts=True)
+    input_lines = run.trace.of_slots("line")[inputs[counts == len(rows)]]
+    lines_of_function += [line for line in input_lines if line in parts]
     built_by = {part for line in lines_of_function for part in parts[line]}
     # To make chunks smaller, search only the lines that built the function's tasks.
     searched = alone if factor > 1 else alone[alone["line"].isin(built_by)]
@@ -439,11 +446,8 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
 def _depends_on_itself(run: RunFigures, most: int) -> bool:
     """Return whether most task runs of a function depend on other tasks of the same function."""
     rows = np.flatnonzero(run.functions.codes == most)
-    lengths, items = run.trace.task_dependencies
-    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    keys = run.trace.tasks["key_id"].to_numpy()[rows]
-    linked = np.unique(of_run[np.isin(items, keys)])
-    return bool(np.isin(rows, linked).mean() > 0.5)
+    users, makers = dependency_rows(run.trace)
+    return bool(np.isin(rows, users[np.isin(makers, rows)]).mean() > 0.5)
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
