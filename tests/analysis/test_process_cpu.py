@@ -56,6 +56,10 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
     expected |= {("idle", ""): 2.0, ("tasks", "solve"): 1.5, ("tasks", "load"): 0.5}
     assert shares(analyser) == pytest.approx(expected)
     assert (process_cpu(analyser.run).functions["uncertain"] == 0).all()
+    # Until 4 s, others use the CPU during the 3 s in which the thread of the first does not.
+    spent = analyser.time_accounting("function").set_index(["Function", "Class"])
+    of_solve = spent.loc["solve", "Thread Time (s)"]
+    assert (of_solve["Computing"], of_solve["Blocked"]) == pytest.approx((1.5 + 3.0, 1.5))
 
 
 def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:

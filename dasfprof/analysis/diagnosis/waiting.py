@@ -60,6 +60,9 @@ _MOST_LOCKED = 3
 _SHOWN = 0.5
 #: Threshold: CPU time of other threads, as a multiple of the function's waiting time.
 _OTHER_THREADS = 0.3
+#: Maximum CPU time of other threads, as a multiple of the time of tasks meanwhile, if only one such
+#: thread computes for each task at a time.
+_ONE_EACH = 1.1
 #: Maximum factor by which CPU wait is assumed to make other threads slower.
 _STARVED = 10.0
 #: Threshold: mean number of task runs that wait for a thread, as a multiple of the threads.
@@ -283,6 +286,10 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
     failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
     of_others = _of_others(run, name, name_rows)
+    helped = other_threads_cpu(run.trace, "helped").get(name, 0.0)
+    waited = float((run.working - run.cpu)[name_rows].sum())
+    # Tasks do not compete if only one thread computes for each of them, and has a core for it.
+    competes = run.threads > 1 and (others > _ONE_EACH * helped or helped < _SHOWN * waited)
     in_pool = waits.get(TASK_POOL, 0.0) >= _LOCKED
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
@@ -323,10 +330,9 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
         )
         alone = (
             "Check in processes_resource_usage() whether these threads use the cores. If they do, "
-            "there is nothing to change: only one task runs at a time, so its threads do not "
-            "compete with those of other tasks."
+            "there is nothing to change, because they do not compete with those of other tasks."
         )
-        suggestion = [unknown if not of_others else alone if run.threads <= 1 else limit]
+        suggestion = [unknown if not of_others else limit if competes else alone]
     elif advised:
         words = (
             "Run more of these tasks in parallel while they wait: set threads_per_worker to "
@@ -359,7 +365,7 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
         failed=failed,
         more_threads=Count(more) if advised else None,
         seconds=run.saved(float("nan"), threads=more) if advised else float("nan"),
-        severity="medium",
+        severity="low" if of_others and helped >= _SHOWN * waited else "medium",
     )
 
 

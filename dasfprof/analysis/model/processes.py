@@ -95,21 +95,20 @@ class ProcessCpu:
     #: One row per process and function: ``worker_id, function``; ``tasks`` (threads that ran its
     #: tasks); ``others`` (other threads, of libraries or P2P, while only this function ran);
     #: ``uncertain`` (error of ``others``, because it is unknown at which times its tasks used the
-    #: CPU).
+    #: CPU); ``helped`` (seconds of its tasks for which these threads used the CPU instead).
     functions: pd.DataFrame
 
 
-def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return, for each function, the CPU seconds of threads that it uses but that run no tasks."""
+def other_threads_cpu(run: Run, column: str = "others") -> dict[str, float]:
+    """Return, for each function, the CPU seconds of threads that it uses but that run no tasks.
+
+    `column` is ``others``, or ``helped`` for the seconds of the function's tasks meanwhile.
+    """
     table = process_cpu(run).functions
-    sums: dict[str, float] = {}
-    columns = (table[name].tolist() for name in ("function", "others", "uncertain"))
-    for name, others, uncertain in zip(*columns, strict=True):
-        # These threads were started by the function's libraries, or by P2P. Their time only counts
-        # if it is certain, and if no other function ran in the process at that time.
-        if others > uncertain:
-            sums[name] = sums.get(name, 0.0) + others
-    return sums
+    # These threads were started by the function's libraries, or by P2P. Their time only counts if
+    # it is certain, and if no other function ran in the process at that time.
+    certain = table[(table["others"] > table["uncertain"]).to_numpy(dtype=bool)]
+    return dict(certain.groupby("function")[column].sum().astype(float))
 
 
 @once_per_trace
@@ -138,7 +137,7 @@ def process_cpu(run: Run) -> ProcessCpu:
         rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
         of_processes[first], functions = _of_process(read, runs.iloc[rows])
         of_functions += [(first, *each) for each in functions]
-    columns = ["worker_id", "function", "tasks", "others", "uncertain"]
+    columns = ["worker_id", "function", "tasks", "others", "uncertain", "helped"]
     functions_table = pd.DataFrame(of_functions, columns=columns)
     named = tasks["function"].cat.categories.to_numpy(dtype=object)
     numbers = functions_table["function"].to_numpy(dtype=np.int64)
@@ -150,11 +149,12 @@ def process_cpu(run: Run) -> ProcessCpu:
 
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
-) -> tuple[list[float], list[tuple[int, float, float, float]]]:
+) -> tuple[list[float], list[tuple[int, float, float, float, float]]]:
     """Return the CPU seconds of one process for each kind of thread, and for each function.
 
     The first list is a row of ``ProcessCpu.processes``. The second list has a tuple per function:
-    its code, and the values of ``tasks``, ``others`` and ``uncertain`` in ``ProcessCpu.functions``.
+    its code, and the values of ``tasks``, ``others``, ``uncertain`` and ``helped`` in
+    ``ProcessCpu.functions``.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")
@@ -183,6 +183,8 @@ def _of_process(
     alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
     alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
     other = used - tasks - np.nan_to_num(service)
+    # Several of these threads may use the CPU at the same time.
+    helped = np.clip(other, 0.0, np.maximum(in_interval.sum(overlap) - tasks, 0.0))
     within = alone[interval] >= 0
     covered = np.bincount(run[within], share[within], len(length))
     functions = []
@@ -196,11 +198,11 @@ def _of_process(
         most = np.minimum(cpu[selected], within_it)
         least = np.maximum(cpu[selected] - (length[selected] - within_it), 0.0)
         off = float(np.maximum(most - even, even - least).sum())
-        others = max(float(other[is_it].sum()), 0.0)
+        others = max(float(other[is_it].sum()), 0.0) if is_it.any() else np.nan
         cpu_seconds = float((cpu * np.bincount(run, share, len(length)))[selected].sum())
-        functions.append((code, cpu_seconds, others if is_it.any() else np.nan, off))
+        functions.append((code, cpu_seconds, others, off, float(helped[is_it].sum())))
     idle = float(np.maximum(other[in_interval.sizes == 0].sum(), 0.0)) if known else np.nan
-    given = sum(others for _, _, others, _ in functions if np.isfinite(others))
+    given = sum(others for _, _, others, *_ in functions if np.isfinite(others))
     spent = float(service.sum()) if known else np.nan
     left = float(used.sum() - tasks.sum()) - np.nan_to_num(spent) - np.nan_to_num(idle) - given
     return [float(used.sum()), float(tasks.sum()), spent, idle, max(left, 0.0)], functions

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.processes import other_threads_cpu
 from dasfprof.analysis.numeric.groups import Groups, as_type, is_nothing, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
@@ -48,7 +49,7 @@ class ThreadTime(IntEnum):
     COMPUTING = (
         "Computing",
         0,
-        "A task's function used the CPU, or waited for threads of Zarr that did.",
+        "A task's function used the CPU, or waited while threads of libraries in its process did.",
     )
     WAITING_FOR_A_CORE = (
         "Waiting for CPU",
@@ -255,12 +256,21 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the columns of task runs that `COSTS` names, as arrays of length `count`."""
+    """Return the columns of task runs that `COSTS` names, as arrays of length `count`.
+
+    The CPU time includes the time of threads of libraries for which the task runs waited.
+    """
     # COSTS also has the value of each column for task runs that no worker's file contains.
-    return {
-        name: recorded_column(run.task_runs, name, count, missing)
-        for name, missing in COSTS.items()
-    }
+    tasks = run.task_runs
+    costs = {name: recorded_column(tasks, name, count, missing) for name, missing in COSTS.items()}
+    used = costs["cpu"] + costs["run_queue"] + costs["storage"]
+    waited = recorded_column(tasks, "duration", count) - used
+    for function, seconds in other_threads_cpu(run, "helped").items():
+        rows = np.flatnonzero(tasks["function"] == function)
+        theirs = np.fmax(waited[rows], 0.0)
+        # Which of the function's task runs waited for these threads is unknown.
+        costs["cpu"][rows] += theirs * min(seconds / max(float(theirs.sum()), 1e-9), 1.0)
+    return costs
 
 
 def uses_of(

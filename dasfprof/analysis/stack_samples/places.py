@@ -89,7 +89,7 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
     line = next(filter(is_of_user, reversed(stack)), caller)
     if is_in_pool(stack):
         return line, IN_POOL
-    return line, "" if line is inner else f"{inner.function} ({library_of(inner.file)})"
+    return line, "" if line is caller else f"{caller.function} ({library_of(caller.file)})"
 
 
 class Places:
@@ -346,7 +346,8 @@ def hottest_line(run: Run, function: str) -> str:
     if inside:
         inside = f", in {inside}" if part >= _ALL else f", {format_share(part)} of that in {inside}"
     more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
-    spent = _split(hot.spent.parts(0))
+    # The thread of the task waits while the pool's thread, whose state is unknown, runs the line.
+    spent = "" if hot.inside[0] == IN_POOL else _split(hot.spent.parts(0))
     return (
         f"{clean(function)} spends {format_share(share)} of its time{more} at {frame}{inside}"
         f"{f': {spent}' if spent else ''}. "
