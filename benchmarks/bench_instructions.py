@@ -65,7 +65,7 @@ PARTS = (
 ALONE = ("hooks of the worker", "hooks of the scheduler", "in a task's thread")
 #: For these parts: number of keys, runs of all keys between two commits, and the two numbers of
 #: runs.
-_KEYS, _LOOPS, _FEW, _MANY = 200, 25, 5_000, 15_000
+_KEYS, _LOOPS, _FEW, _MANY = 200, 25, 5_000, 25_000
 OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof with stack_frequency=0": {"stack_frequency": 0},
     "dasfprof with arguments='values'": {"arguments": "values"},
