@@ -518,7 +518,7 @@ def test_a_scheduler_whose_disk_is_full(cluster: Cluster) -> None:
         address, worker = cluster.worker(client)
         disk = cluster.hold_disk(worker.pid)
         with dasfprof.profile(client, directory=cluster.traces) as run:
-            square_all(client, "load", 3000)
+            square_all(client, "load", 1500)
             run.flush()
         where = Path(f"/proc/{scheduler.pid}/root{cluster.traces}")
         received = {
