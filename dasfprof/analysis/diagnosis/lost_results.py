@@ -243,17 +243,19 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
         return
     at = run.trace.seconds_at(float(restarts[0]["time"])) if restarts else float("nan")
     who = [restart["who"] for restart in restarts if isinstance(restart["who"], str)]
+    ran = float(taken["run"].fillna(0.0).sum())
     when = "The restart was {at} after the start of the trace. "
+    seen = "They were seen running for {ran} in total. "
     yield Finding.of(
         "cancelled-tasks",
         "{who} restarted the workers, which cancelled {tasks:unfinished task}.",
-        f"{when if restarts else ''}{{sent}} of the tasks had been assigned to a worker. They were "
-        "seen running for {ran} in total. See cluster_changes() and processed_tasks().",
+        f"{when if restarts else ''}{{sent}} of the tasks had been assigned to a worker. "
+        f"{seen if ran > 0 else ''}See cluster_changes() and processed_tasks().",
         "Cancel unwanted work with cancel(), or by deleting its futures. client.restart() also "
         "discards the tasks and results of every other client.",
         tasks=Count(tasks),
         sent=Count(sent),
-        ran=Seconds(taken["run"].fillna(0.0).sum()),
+        ran=Seconds(ran),
         who=elide(who[0], 24) if who else "A client",
         restarts=Count(len(restarts)),
         at=Seconds(at) if restarts else None,
