@@ -187,9 +187,8 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     cause = Counter(stragglers.cause[alike].tolist()).most_common(1)[0][0]
     yield Finding.of(
         "stragglers",
-        "{tasks:task} took far longer than other tasks of the same function in the same layer of "
-        "the graph: up to {longest} in {function}, where the median is {median}. CPU wait is not "
-        "included.",
+        "{tasks:task} took far longer than comparable tasks of the same function: up to {longest} "
+        "in {function}, where the median is {median}. CPU wait is not included.",
         (
             "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
             "lists the most likely cause for each of them."
