@@ -21,10 +21,6 @@ CLIENT_GONE = "closed because its client was gone"
 CONTINUED = "continued in the next segment"
 NO_END = "in DASF's format, which does not mark the end"
 
-#: Events about a worker's GPUs, about failures to read their values, and about NVTX ranges.
-_GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
-#: Maximum number of these events per file. If there are more, not all of them are shown.
-_MAX_GPU_EVENTS = 20
 #: Limit of plausible times in seconds.
 _LATEST = 1e15
 
@@ -43,8 +39,6 @@ class FileContents:
     #: seconds, or seconds since the host's start in files of DASF.
     first: float | None = None
     last: float | None = None
-    #: Names and arguments of the events about GPUs.
-    gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
     def is_dasf(self) -> bool:
@@ -85,9 +79,6 @@ class FileContents:
                 first, last = float(times.min()), float(times.max())
                 self.first = first if self.first is None else min(self.first, first)
                 self.last = last if self.last is None else max(self.last, last)
-            if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
-                events = [(event.name, event.args) for _, event in batch.events()]
-                self.gpu_events += events[:_MAX_GPU_EVENTS]
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:

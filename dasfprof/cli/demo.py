@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from dasfprof.cli.demo_pipeline import DemoSize
 
-_CLUSTERS = 3
+#: Number of clusters of points, and of worker processes.
+_CLUSTERS, _WORKERS = 3, 2
 
 
 @click.command()
@@ -33,20 +34,13 @@ _CLUSTERS = 3
     help="Directory for the input data and the trace files.",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Number of worker processes, each with one thread.",
-)
-@click.option(
     "--size",
-    type=click.Choice(["small", "medium", "large"]),
+    type=click.Choice(["small", "medium"]),
     default="medium",
     show_default=True,
-    help="Number of points: 200 thousand, 2 million or 40 million.",
+    help="Number of points: 200 thousand or 2 million.",
 )
-def demo(directory: Path, workers: int, size: str) -> None:
+def demo(directory: Path, size: str) -> None:
     """Record a small pipeline, and show where its time went.
 
     The demo starts a Dask cluster, reads points from files, normalises them, clusters them with
@@ -61,7 +55,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
 
     chosen = SIZES[size]
     points = chosen.files * chosen.points_per_file
-    heading(f"k-means on {points:,} points, {workers} workers", "\n")
+    heading(f"k-means on {points:,} points, {_WORKERS} workers", "\n")
     with _step("write", f"{chosen.files} files of points in {directory / 'data'}"):
         paths = write_points(directory / "data", chosen)
     from distributed import Client, LocalCluster
@@ -70,9 +64,9 @@ def demo(directory: Path, workers: int, size: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dask's advice is for authors of pipelines.
-        with _step("start", f"a Dask cluster of {workers} worker processes"):
+        with _step("start", f"a Dask cluster of {_WORKERS} worker processes"):
             cluster = LocalCluster(
-                n_workers=workers,
+                n_workers=_WORKERS,
                 threads_per_worker=1,
                 dashboard_address=None,
                 silence_logs=logging.ERROR,

@@ -36,7 +36,6 @@ class DemoSize(NamedTuple):
 SIZES = {
     "small": DemoSize(8, 25_000),
     "medium": DemoSize(20, 100_000),
-    "large": DemoSize(80, 500_000),
 }
 
 

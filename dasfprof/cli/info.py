@@ -228,9 +228,6 @@ def _print_file(file: FileContents) -> None:
     _entry(file.owner() or "file", ", ".join(about))
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
-    for title, args in file.gpu_events:
-        known = [f"{name}: {value}" for name, value in args.items() if value not in (None, [])]
-        _entry(title, ", ".join(known))
 
 
 def _entry(name: str, text: str) -> None:

@@ -58,9 +58,8 @@ def tune(
     that you pass with --parameter. It then simulates these runs to predict the time with each
     combination of workers and threads that fits on this host. If the time with a setting cannot be
     predicted, the script runs once with that setting. The script then runs several times in turn:
-    unchanged, with each of the three best settings, and with each change that the findings suggest.
-    This is repeated three to nine times, until it is certain which is best. The script must print
-    the same output each time.
+    unchanged, and with each of the three best settings. This is repeated three to nine times, until
+    it is certain which is best. The script must print the same output each time.
 
     dasfprof tune prints a line of code to paste into your script, such as
     LocalCluster(n_workers=4), and the reason. It also writes a resource profile (-o): a Dask
@@ -147,7 +146,6 @@ def _figures(point: Point) -> str:
     if point.trial is not None:
         said = point.trial.results
         why = point.trial.obstacle or (said.text if said and said.kind == "differ" else "")
-        why = why or (f"({point.trial.rule})" if point.trial.rule else "")
     if not why and math.isfinite(point.memory):
         why = f"{format_size(point.memory)} per worker"
     return text + (f"  {clean(elide(why, 100))}" if why else "")

@@ -199,7 +199,7 @@ async def _register(
                 name = settings.plugin_name("SchedulerPlugin")
                 plugin.recorder.hidden = await client.run_on_scheduler(sent_before, name)
             await within(_PATIENCE * link.limit, client.register_plugin(plugin))
-            logger.info("Registered %s", describe_plugin(plugin))
+            logger.info("Registered the plugin %s", plugin.name)
     except Exception as error:
         # If a plugin failed on one process, it is still in the scheduler's list, and would make
         # every new worker fail.
@@ -216,12 +216,6 @@ async def _register(
 def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:
     """Return the plugins of a run, in the order of their registration."""
     return [SchedulerTaskPlugin(settings, _COMPANION), WorkerProfiler(settings)]
-
-
-def describe_plugin(plugin: Any) -> str:
-    """Return a plugin's kind and name as DASF logs them."""
-    kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
-    return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:

@@ -228,7 +228,7 @@ def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
     assert "column 's'" in found.layers["Unknown"].iloc[0]
 
 
-def test_as_a_document_and_as_text() -> None:
+def test_as_a_document_and_in_a_notebook() -> None:
     found = dasfprof.estimate(da.ones((10, 10), chunks=5).sum(), workers=2, memory_limit="1 GB")
     unknown = dasfprof.estimate(dask.delayed(abs)(1))
     for estimate in found, unknown:
@@ -237,6 +237,7 @@ def test_as_a_document_and_as_text() -> None:
         assert document["tasks"] == estimate.tasks
     assert found.to_dict()["memory_limit"] == 1e9
     assert unknown.to_dict()["peak_bytes"] is None
+    assert "<table" in found._repr_html_()
     assert "holds" in repr(found)
 
 

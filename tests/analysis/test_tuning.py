@@ -146,7 +146,7 @@ class PlannedRuns(ProgramRuns):
 
 def test_what_is_as_good_as_the_best_leaves_the_time_to_it(tmp_path: Path) -> None:
     plan = {"best": [1.0, 1.1, 1.05] * 2, "as good": [1.0, 1.1, 1.06], "longer": [1.3, 1.3]}
-    candidates = [_Candidate(Point({}), Variant(Settings(), how, how), {}) for how in plan]
+    candidates = [_Candidate(Point({}), Variant(Settings(), how, how)) for how in plan]
     plan[PLAIN.how] = [2.0, 3.0, 2.5, 2.1, 2.8, 2.4]
     tuner = Tuner(PlannedRuns(plan, tmp_path))
     tuner._run_by_turns(candidates)

@@ -150,13 +150,6 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
     assert "the last 3 bytes are not a complete event" in text
 
 
-def test_what_tells_of_gpus(tmp_path: Path) -> None:
-    args = {"availability": "no library", "uuid": None}
-    event = InstantEvent("GPU Devices", 1000.0, args=args)
-    text = flat(info(write_trace(tmp_path / "mine.msgpack", event)))
-    assert text.endswith("GPU Devices availability: no library")
-
-
 def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     for number, name in enumerate(["first", "second"]):
         header = {"run": name, "run_uuid": name, "run_created": 1000.0 + number}

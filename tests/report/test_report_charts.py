@@ -38,15 +38,6 @@ def test_limits_are_those_of_the_workers(open_page: Opener, tmp_path: Path) -> N
         assert name["y"] + name["height"] <= curve["y"] + 0.5
 
 
-def test_limits_of_some_workers_are_said_to_be_so(open_page: Opener, tmp_path: Path) -> None:
-    used = [(worker, 0.0, {"memory": 900 * MB}) for worker in (0, 1)]
-    sizes = {"memory_limit": 1000 * MB, "memory_pause": 800 * MB}
-    plan = Plan(filled(["load"], 0.5, count=4), used=used, memory_sizes=[sizes, {}])
-    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "some.html"))
-    limits = ["limit of some workers: 1 GB", "some workers pause: 800 MB"]
-    assert page.texts("#charts span.limit") == limits
-
-
 def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Path) -> None:
     percent = {worker: 50.0 + worker / 100 for worker in range(20)} | {3: 99.0, 11: 5.0}
     used = [(worker, at, {"cpu": value}) for worker, value in percent.items() for at in (0.0, 1.0)]

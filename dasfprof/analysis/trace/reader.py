@@ -177,7 +177,7 @@ _OF_NOBODY = frozenset(
     )
 )
 #: Known events that are in no table of a trace. "NVTX" states whether tasks were shown as NVTX
-#: ranges, which `dasfprof info` reports.
+#: ranges.
 _IN_NO_TABLE = FORMER_EVENTS | {"NVTX"}
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 

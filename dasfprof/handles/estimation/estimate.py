@@ -30,7 +30,7 @@ from dasfprof.recording.dask_internals.captured_graphs import (
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
 from dasfprof.recording.dask_internals.layer_sizes import built_layers
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, sent_graph
-from dasfprof.text import count_of, format_duration, format_size
+from dasfprof.text import count_of, escape, format_duration, format_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,6 +182,11 @@ class Estimate:
         for severity, finding, suggestion, line in self.warnings.itertuples(index=False):
             lines.append(f"{severity}: {line or 'line unknown'}: {finding} {suggestion}")
         return "\n".join([*lines, format_table(self._shown(), 100) if len(self.layers) else ""])
+
+    def _repr_html_(self) -> str:
+        text = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
+        tables = [table for table in (self.warnings, self._shown()) if len(table)]
+        return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
 
     def _shown(self) -> pd.DataFrame:
         """Return the table of layers to print, with sizes as text, and without `_FOR_PROGRAMS`."""

@@ -146,17 +146,15 @@ def _apply(patch: Path, directories: Sequence[Path]) -> None:
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": ceiling}
     complaints = []
     for directory, strip in product(dict.fromkeys(directories), ("-p1", "-p0")):
-        for more in ((strip, "--check"), (strip,)):
-            done = subprocess.run(
-                ["git", "apply", "--recount", "--whitespace=nowarn", *more, str(patch)],
-                cwd=directory,
-                env=environment,
-                capture_output=True,
-                check=False,
-            )
-            if done.returncode:
-                break
-        else:
+        # If a part of the patch does not apply, git changes no file.
+        done = subprocess.run(
+            ["git", "apply", "--recount", "--whitespace=nowarn", strip, str(patch)],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        if not done.returncode:
             return
         complaints.append(os.fsdecode(done.stderr or done.stdout).strip())
     telling = [text for text in complaints if any(words in text for words in _TELLING)]

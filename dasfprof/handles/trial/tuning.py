@@ -16,12 +16,11 @@ from dasfprof.errors import InvalidArgumentError, TrialError
 from dasfprof.handles.trial.grid import Host, Predictions, cluster_sizes
 from dasfprof.handles.trial.process import Done
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
-from dasfprof.handles.trial.settings import Settings, in_numbers
-from dasfprof.handles.trial.trial import Suggested, beyond_memory, suggestions
+from dasfprof.handles.trial.settings import Settings
 from dasfprof.text import count_of
 
-#: Maximum number of settings that run in turns: the best by replay, and those from findings.
-_BEST, _OF_FINDINGS = 3, 2
+#: Maximum number of settings that run in turns.
+_BEST = 3
 #: Threshold (ratio): closer predictions count as equal, so the setting with fewer threads is first.
 _SAME = 1.03
 #: A setting stops if all of its runs take longer than the longest run of the best setting, by this
@@ -44,7 +43,6 @@ class _Candidate:
 
     point: Point
     side: Variant
-    about: dict[str, object]
     done: list[Done] = field(default_factory=list)
     #: Reason why the settings cannot be tested further, or empty.
     obstacle: str = ""
@@ -101,22 +99,20 @@ class Tuner:
                 "cluster that it connects to is started outside of it. Name parameters of the "
                 "program with --parameter."
             )
-        predictions = Predictions.of(first, self._host)
-        points = self._points(first, predictions)
+        points = self._points(first)
         chosen = self._best(points)
-        if not any(math.isfinite(point.predicted) for point in chosen):
+        if not chosen:
             chosen, points = self._screened(points)
-        candidates = self._candidates(first, chosen, predictions)
+        candidates = [_Candidate(point, self._side(point.change)) for point in chosen]
         self._run_by_turns(candidates)
         return self._result(first, points, candidates)
 
-    # --- Settings to consider, and their predictions
-    # -----------------------------------------------
+    # --- Settings to consider, and their predictions ----------------------------------------------
 
-    def _points(self, first: Done, of_first: Predictions) -> list[Point]:
+    def _points(self, first: Done) -> list[Point]:
         """Return all settings to consider, with predictions or with the reason to leave them out.
 
-        `first` is the first unchanged run, and `of_first` has the predictions that are based on it.
+        `first` is the first unchanged run.
         """
         points: list[Point] = []
         for change in self._changes:
@@ -124,7 +120,7 @@ class Tuner:
             if why:
                 points.append(Point(change, left_out=why))
                 continue
-            predictions = Predictions.of(done, self._host) if change else of_first
+            predictions = Predictions.of(done, self._host)
             self._limits += [limit for limit in predictions.limits if limit not in self._limits]
             if change:
                 points.append(Point(change, predicted=done.seconds))
@@ -212,44 +208,6 @@ class Tuner:
         return abs(math.log(int(workers) * int(threads) / self._host.cores))
 
     # --- Runs in turns ----------------------------------------------------------------------------
-
-    def _candidates(
-        self, first: Done, best: Sequence[Point], predictions: Predictions
-    ) -> list[_Candidate]:
-        """Return the settings to compare: the best by replay, and those that findings suggest."""
-        selected = [(point, Suggested(point.change)) for point in best]
-        of_findings = 0
-        for suggested in suggestions(first)[0]:
-            point = self._of_finding(suggested.change, predictions)
-            known = any(each.change.items() >= point.change.items() for each, _ in selected)
-            if point.change and not known and of_findings < _OF_FINDINGS:
-                of_findings += 1
-                selected.append((point, suggested))
-        return [
-            _Candidate(point, self._side(point.change), suggested.about)
-            for point, suggested in selected
-        ]
-
-    def _of_finding(self, change: Mapping[str, Value], predictions: Predictions) -> Point:
-        """Return the settings that a finding suggests, with predictions.
-
-        If they cannot be used on this host, the result is a `Point` without settings.
-        """
-        shape = self._runs.shape
-        try:
-            numbers = in_numbers(change, shape)
-        except InvalidArgumentError:
-            return Point({})
-        if not numbers.keys() & set(OF_CLUSTERS):
-            return Point(numbers)
-        workers = int(numbers.get("n_workers", shape.workers))
-        threads = int(numbers.get("threads_per_worker", shape.threads))
-        numbers = {"n_workers": workers, "threads_per_worker": threads, **numbers}
-        limit = in_gib(self._host.memory / workers)
-        if predictions.processes:
-            limit = str(numbers.setdefault("memory_limit", limit))
-        point = predictions.point(numbers, workers, threads, limit)
-        return Point({}) if point.left_out or beyond_memory(numbers, shape) else point
 
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
         """Run all candidates and the baseline alternately until the best one is certain."""
@@ -340,7 +298,7 @@ class Tuner:
     def _trial(self, candidate: _Candidate, tests: int) -> Trial:
         sides = self._plain, candidate.done
         return self._runs.trial(
-            candidate.point.change, candidate.about, sides, obstacle=candidate.obstacle, tests=tests
+            candidate.point.change, {}, sides, obstacle=candidate.obstacle, tests=tests
         )
 
     def _as_it_is(self, first: Done) -> dict[str, Value]:

@@ -135,17 +135,14 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
 #: Maximum number of points in all series of a metric. Bounds of this number for a single series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500
-#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, label if all
-#: workers have the same limit, and label if their limits differ.
+#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, and label.
 _LIMITS = {
     "memory": (
-        ("memory_limit", "limit", "a worker's limit", "limit of some workers"),
-        ("memory_pause", "pause", "a worker pauses", "some workers pause"),
-        ("memory_spill", "spill", "a worker spills to disk", "some workers spill to disk"),
+        ("memory_limit", "limit", "a worker's limit"),
+        ("memory_pause", "pause", "a worker pauses"),
+        ("memory_spill", "spill", "a worker spills to disk"),
     ),
-    "results": (
-        ("memory_target", "spill", "a worker spills to disk", "some workers spill to disk"),
-    ),
+    "results": (("memory_target", "spill", "a worker spills to disk"),),
 }
 #: Maximum number of different limits of one kind in a chart.
 _MOST_LIMITS = 3
@@ -217,11 +214,10 @@ def _limits(name: str, run: Run) -> list[dict[str, Any]]:
     if name == "gpu":
         return [{"value": 100.0, "kind": "limit", "name": "all of it"}]
     lines = []
-    for column, kind, of_all, of_some in _LIMITS.get(name, ()):
+    for column, kind, label in _LIMITS.get(name, ()):
         workers = run.workers[run.workers["kind"] == "worker"]
         values = sorted(set(workers[column].dropna())) if column in workers else []
-        same = len(values) == 1 and workers[column].notna().all()
-        about = {"kind": kind, "name": of_all if same else of_some}
+        about = {"kind": kind, "name": label}
         lines += [{"value": float(value), **about} for value in values[:_MOST_LIMITS]]
     return lines
 

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 NOT_AVAILABLE = "NA"
 
 _GAP = 2
-_MAX_HEADER_LINES = 3
 #: Minimum width of a column of text. If this is not enough, other columns are left out.
 _LEAST_TEXT_WIDTH = 20
 #: Maximum number of left-out columns that are named.
 _MAX_NAMED = 3
 _MAX_LABEL = 60
-_MAX_WORD = 20
 #: Labels of columns that are never left out if they have a value other than 0.
 _FAILURES = ("Failed Tasks", "Failed")
 #: Maximum number of characters in a cell.
@@ -59,9 +57,6 @@ def format_table(
             notes.append(f"NA in every row: {', '.join(column.label for column in unknown)}.")
     unseen = [column.label for column in columns if column.is_required and {*column.cells} == {"0"}]
     notes += [f"{label} is above 0 in rows that are not shown." for label in unseen]
-    # Columns that have the same value in every row move into a line below the table.
-    columns, same = _move_out(columns, width)
-    notes += [f"{column.label} is {column.cells[0]} in every row." for column in same]
     columns, left_out = _leave_out(columns, width, expendable)
     if left_out:
         named = ", ".join(column.label for column in left_out[:_MAX_NAMED])
@@ -78,11 +73,8 @@ class _Column:
     label: str
     cells: list[str]
     is_text: bool
-    is_float: bool
     #: Whether all rows of the table are NA, including rows that are not shown.
     is_unknown: bool
-    #: Whether all rows of the table have the same value, including rows that are not shown.
-    is_same: bool
     #: Whether it counts failures and has any, so that it is never left out.
     is_required: bool
     width: int
@@ -92,9 +84,8 @@ class _Column:
         from pandas.api.types import is_float_dtype, is_numeric_dtype
 
         series = values.head(count)
-        is_float = is_float_dtype(series.dtype)
         known = series.notna().tolist()
-        if is_float:
+        if is_float_dtype(series.dtype):
             cells = _format_floats(series.to_numpy(dtype=float, na_value=math.nan).tolist())
         else:
             cells = [
@@ -102,16 +93,15 @@ class _Column:
                 for value, there in zip(series.tolist(), known, strict=True)
             ]
         label = elide(label, _MAX_LABEL)
-        widest = max(map(display_width, cells), default=0)
+        # The words of a label may be below each other.
+        widest = max(map(display_width, [*label.split(), *cells]), default=0)
         return cls(
             label,
             cells,
             not is_numeric_dtype(series.dtype),
-            is_float,
             not any(known) and bool(values.isna().all()),
-            len(set(cells)) == 1 and not is_float and _is_of_one_value(values),
             label in _FAILURES and bool(values.fillna(0).gt(0).any()),
-            max(widest, _header_width(label)),
+            widest,
         )
 
     def header(self) -> list[str]:
@@ -119,27 +109,6 @@ class _Column:
 
     def least_width(self) -> int:
         return min(self.width, _LEAST_TEXT_WIDTH) if self.is_text else self.width
-
-
-def _is_of_one_value(series: pd.Series[Any]) -> bool:
-    """Return whether there are several rows, and all have the same value or all are NA."""
-    known = series[series.notna()]
-    if len(series) < 2 or len(known) not in (0, len(series)):
-        return False
-    return bool((known == series.iloc[0]).all())
-
-
-def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Move columns with the same value in every row out of the table, until the table fits.
-
-    Return the remaining and the moved columns.
-    """
-    moved = []
-    for column in columns:
-        if _excess(columns, width) > 0 and column.is_same and len(columns) > 1:
-            moved.append(column)
-            columns = [other for other in columns if other is not column]
-    return columns, moved
 
 
 def _leave_out(
@@ -216,20 +185,8 @@ def _format_floats(values: list[float]) -> list[str]:
     ]
 
 
-def _header_width(label: str) -> int:
-    """Return the minimum width at which a label takes at most `_MAX_HEADER_LINES` lines.
-
-    The width is at least that of the longest word of the label, or `_MAX_WORD` if this is smaller.
-    """
-    words = _wrapped(label, 1, break_words=False)
-    width = min(max(map(display_width, words)), _MAX_WORD)
-    while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
-        width += 1
-    return width
-
-
-def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
-    return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width, 1)) or [""]
 
 
 #: Width of the figures, and of the longest bar, in characters.
