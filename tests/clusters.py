@@ -1,4 +1,4 @@
-"""Clusters that tests start, and how they wait for what happens there."""
+"""Clusters for tests, and waiting for conditions on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 
 @contextmanager
 def new_client(**options: Any) -> Iterator[Client]:
-    """Start a `LocalCluster` with these options, and without a dashboard; give its client."""
+    """Start a `LocalCluster` with these options and without a dashboard, and return its client."""
     with (
         LocalCluster(**{"dashboard_address": None, **options}) as cluster,
         Client(cluster) as client,
@@ -30,7 +30,7 @@ def client_of(
     scope: Literal["function", "module"] = "module",
     **options: Any,
 ) -> Any:
-    """Return a fixture: a client of a `LocalCluster`, one for a module or for each test."""
+    """Return a fixture that provides a client of a `LocalCluster` to each test or module."""
 
     @pytest.fixture(scope=scope)
     def client() -> Iterator[Client]:
@@ -42,9 +42,10 @@ def client_of(
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: float = 0.02) -> Any:
-    """Poll until the condition is true, and give what it gave.
+    """Poll until the condition is true, and return its value.
 
-    A condition that takes long is polled a third of the time: what it waits for needs the core.
+    A slow condition takes at most a third of the time, because the processes it waits for need the
+    core.
     """
     deadline = time.monotonic() + seconds
     begin = time.monotonic()
@@ -57,7 +58,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: floa
 
 
 def is_written(file: Path) -> bool:
-    """Return whether a file of a scheduler is whole: Dask makes it, and fills it a moment later."""
+    """Return whether a scheduler file is complete. Dask creates it empty and fills it later."""
     try:
         return bool(json.loads(file.read_text())["address"])
     except (OSError, ValueError):

@@ -14,7 +14,7 @@ import pytest
 from distributed.process import AsyncProcess
 from hypothesis import HealthCheck, settings
 
-#: Tests of hooks into Dask, which may differ from one Dask to the next.
+#: Test files about hooks into Dask, which may break with other versions of Dask.
 DASK_INTERNALS = {
     *("actor_calls", "client_calls", "cluster_changes", "dashboard_page", "dask_internals"),
     *("estimate", "held_memory", "hostile_keys", "inspection", "local_schedulers"),
@@ -24,8 +24,8 @@ DASK_INTERNALS = {
     *("untouched_data", "worker_exits", "workloads", "zarr_storage"),
 }
 
-#: The longest files come first: several processes share the suite by whole files, and one of these
-#: that came last would leave the others with nothing to do.
+#: The slowest test files, which run first: processes share the suite by files, and would be idle
+#: while one of them runs a slow file at the end.
 LONGEST = (
     *("try", "notebooks", "tune", "shipping", "stuck", "run_script", "watch_command"),
     *("try_code", "unfinished_runs", "under_way_after_death", "gpu_cluster", "planted_causes"),
@@ -39,7 +39,7 @@ LONGEST = (
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("long", database=None, deadline=None, suppress_health_check=QUIET)
-#: A third of the examples (`examples`), and the same ones in every run.
+#: Profile with a third of the examples (`examples`), which are the same in every run.
 settings.register_profile("short", settings.get_profile("long"), derandomize=True, max_examples=33)
 
 
@@ -52,19 +52,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Hundreds of processes are started that import dasfprof: compiling it takes half of a second
-    # in each of them where the environment forbids Python to keep what it has compiled.
+    # Tests start hundreds of processes that import dasfprof. Without stored bytecode, each of them
+    # would compile the package for half a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     settings.load_profile("long" if config.getoption("--long") else "short")
     if config.getoption("--long") and config.option.timeout is None:
         config.option.timeout = 3600
-    # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
-    # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
+    # Workers are forked from a process that has imported Dask, as in Dask's tests. This takes a
+    # tenth of the CPU time. Clusters of scripts and commands are spawned, which is Dask's default.
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     ForkServerContext.set_forkserver_preload = _preload_more  # type: ignore[method-assign]
     AsyncProcess.kill = _kill_and_wait
-    # What runs in a shell's background ignores it, and so would the programs that tests start.
+    # Background processes of a shell ignore SIGINT, and so would the programs that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist, which counts tests
@@ -76,7 +76,7 @@ def _preload_more(
     names: list[str],
     preload: Callable[..., None] = ForkServerContext.set_forkserver_preload,
 ) -> None:
-    """Preload what Dask names, and what workers would import with the modules of tests."""
+    """Preload Dask's list of modules, and those that workers would import with test modules."""
     preload(context, [*names, "dask.array", "dask.dataframe", "pytest"])
 
 
@@ -117,7 +117,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
-    items.sort(key=_rank)  # stable: within a file nothing moves
+    items.sort(key=_rank)  # stable: the order within a file does not change
 
 
 def _rank(item: pytest.Item) -> int:

@@ -1,11 +1,11 @@
-"""How many examples random tests draw."""
+"""Number of examples that random tests draw."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-#: Number of examples of Hypothesis' own default, which the profile "long" has. Workers that import
-#: a test's module have no other profile.
+#: Hypothesis' default number of examples, which the profile "long" uses. Workers that import a test
+#: module always use this profile.
 _DEFAULT = 100
 
 

@@ -1,8 +1,8 @@
-"""Programs whose lines take known times: each task tells its own, by a stopwatch around each line.
+"""Programs whose lines take known times: each task measures them with a stopwatch per line.
 
-A program is a function that gets a `Watch` and goes on until that says so. Its lines that are
-marked take the time; what is between them is a few microseconds. The lines of one mark are those
-in which `hot_lines` may say that its time was spent: the innermost ones of this file.
+A program is a function that takes a `Watch` and runs until `Watch.goes_on` is false. Marked lines
+take nearly all of the time. The lines with the same mark are those for which `hot_lines` may report
+the time of that mark: the innermost lines in this file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MARK = "# planted:"
 
 @dataclass
 class Watch:
-    """A stopwatch for each mark, of the wall clock; with `counts` also of what was computed.
+    """Stopwatch of wall time per mark and, with `counts`, of CPU time.
 
-    The first costs no call of the kernel, which would be where other programs get the core.
+    Wall time needs no system call, at which another program could get the core.
     """
 
     end: float
@@ -58,7 +58,7 @@ class Watch:
         self._began = now
 
 
-# --- Python and C under the interpreter's lock ---------------------------------------------------
+# --- Python and C with the GIL --------------------------------------------------------------------
 
 
 def python_lines(watch: Watch) -> None:
@@ -81,7 +81,7 @@ def python_and_c(watch: Watch) -> None:
 
 
 def long_c_calls(watch: Watch) -> None:
-    """Calls that keep the interpreter's lock for longer than samples are apart."""
+    """Make calls that hold the GIL for longer than the interval between samples."""
     endless = re.compile("(a+)+b")
     while watch.goes_on():
         endless.match("a" * 20)  # planted: pattern
@@ -139,7 +139,7 @@ def uneven(watch: Watch) -> None:
         watch.took("sleep")
 
 
-# --- NumPy, pandas and other C, with and without the lock ----------------------------------------
+# --- NumPy, pandas and other C, with and without the GIL ------------------------------------------
 
 
 def numpy_and_python(watch: Watch) -> None:
@@ -177,7 +177,7 @@ def lock(watch: Watch) -> None:
 
 
 def fed_by_a_thread(watch: Watch) -> None:
-    """Another thread of the task's own computes what this one waits for."""
+    """Wait for results that another thread of the same task computes."""
     items: queue.SimpleQueue[int | None] = queue.SimpleQueue()
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
@@ -224,7 +224,7 @@ def numbers() -> Any:
 
 taken = threading.Lock()
 
-#: What is done again and again in a turn.
+#: Functions that a burst repeats.
 BURSTS: dict[str, Callable[[], Any]] = {
     "pure_python": lambda: max(number * number for number in range(20_000)),
     "products": lambda: numbers() @ numbers(),
@@ -235,21 +235,21 @@ BURSTS: dict[str, Callable[[], Any]] = {
 }
 
 
-#: Those of them that wait for something of their own.
+#: Bursts that wait, each for something that only they use.
 WAITING = ("processes", "locks")
 
 
-def burst(name: str, _: Any = None) -> Told:
+def burst(name: str, _: Any = None) -> TaskTimes:
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     while time.perf_counter() < begin + TURN:
         BURSTS[name]()
-    return told_since(begin, computed, queued)
+    return times_since(begin, computed, queued)
 
 
-def nap(_: Any = None) -> Told:
+def nap(_: Any = None) -> TaskTimes:
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     time.sleep(TURN)
-    return told_since(begin, computed, queued)
+    return times_since(begin, computed, queued)
 
 
 PROGRAMS: dict[str, Callable[[Watch], None]] = {
@@ -259,42 +259,42 @@ PROGRAMS: dict[str, Callable[[Watch], None]] = {
         *(numpy_and_python, sleeps, lock, fed_by_a_thread, sockets),
     )
 }
-#: Those of the normal suite.
+#: Programs that run in the normal suite.
 FEW = ("python_and_c", "sleeps")
-#: Those that are also run in several threads at a time.
+#: Programs that also run in several threads at a time.
 TOGETHER = ("python_and_c", "python_lines", "numpy_and_python")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a task found out about itself: seconds."""
+class TaskTimes:
+    """Seconds that a task measured."""
 
-    #: Of each mark; and of them those on a core, if they were counted.
+    #: Wall time of each mark, and CPU time of each mark if it was counted.
     seconds: dict[str, float]
     computing_at: dict[str, float]
-    #: Of the whole: by the wall clock, on a core, and runnable without one (None: unknown).
-    whole: float
+    #: Wall time, CPU time and CPU wait of the task. CPU wait is None if it is unknown.
+    wall: float
     computing: float
     run_queue: float | None
 
 
-def planted(name: str, seconds: float, counts: bool = False) -> Told:
+def planted(name: str, seconds: float, counts: bool = False) -> TaskTimes:
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     watch = Watch(begin + seconds, counts)
     PROGRAMS[name](watch)
-    return told_since(begin, computed, queued, watch.seconds, watch.computing)
+    return times_since(begin, computed, queued, watch.seconds, watch.computing)
 
 
-def told_since(
+def times_since(
     begin: float,
     computed: float,
     queued: float | None,
     seconds: dict[str, float] | None = None,
     computing: dict[str, float] | None = None,
-) -> Told:
-    """Tell of what this thread has done since some readings of its clocks."""
+) -> TaskTimes:
+    """Return the seconds of this thread since the given readings of its clocks."""
     now = run_queue()
-    return Told(
+    return TaskTimes(
         seconds or {},
         computing or {},
         time.perf_counter() - begin,
@@ -304,7 +304,7 @@ def told_since(
 
 
 def run_queue() -> float | None:
-    """Give the seconds for which this thread was runnable without a core."""
+    """Return the CPU wait of this thread in seconds, or None if it is unknown."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -312,7 +312,7 @@ def run_queue() -> float | None:
 
 
 def marks() -> dict[int, str]:
-    """Give the mark of each line of this file that has one."""
+    """Return the marks in this file by line number."""
     lines = inspect.getsource(sys.modules[__name__]).splitlines()
     return {
         number: line.partition(MARK)[2].strip()

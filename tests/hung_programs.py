@@ -1,7 +1,7 @@
-"""Programs that do not end: ``python hung_programs.py PLANT [TRACES]`` runs one of them.
+"""Programs that hang: ``python hung_programs.py PLANT [TRACES]`` runs one of them.
 
-Each builds a cluster of worker processes, plants one cause for which its work does not end, writes
-``planted ADDRESS`` and waits for its results, as the person who wrote it would.
+Each program starts a cluster of worker processes, plants one cause of a hang, prints
+``planted ADDRESS``, and waits for its results as a user's program would.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from typing import Any
 
 import distributed
 
-#: Seconds for which healthy tasks of the programs that do end run.
+#: Duration (s) of the programs that do not hang.
 HONEST = 20.0
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A cause, and what must be said of it."""
+    """Planted cause of a hang, and how it must be reported."""
 
-    #: Submits the work to a client and returns what the program then waits for.
+    #: Submits the work to a client, and returns the futures for which the program waits.
     submit: Callable[[Any], Any]
-    #: What the first finding, or the first cause, must say: a regular expression.
+    #: Regular expression that the first finding, or the first cause, must match.
     says: str
-    #: Names of causes (`Cause.kind`), one of which must come first.
+    #: Kinds of causes (`Cause.kind`). The first cause must have one of them.
     kinds: tuple[str, ...]
     workers: int = 2
     threads: int = 1
-    #: Arguments of the workers.
+    #: Keyword arguments of the workers.
     options: tuple[tuple[str, Any], ...] = ()
-    #: Waits for the results, as the client does; else it takes them by `gather`.
+    #: Waits for the results. By default, the client calls `gather`.
     wait: Callable[[Any, Any], object] | None = None
 
 
-# --- tasks that do not end -----------------------------------------------------------------------
+# --- tasks that hang ------------------------------------------------------------------------------
 
 
 def wait_for_event() -> None:
@@ -194,7 +194,7 @@ def parents(client: Any) -> Any:
 
 
 def lost_message(client: Any) -> Any:
-    """Let the only worker drop the message that brings it a task."""
+    """Let the only worker drop the message that assigns a task to it."""
 
     def drop(dask_worker: Any) -> None:
         dask_worker.stream_handlers["compute-task"] = lambda **message: None
@@ -204,7 +204,7 @@ def lost_message(client: Any) -> Any:
 
 
 def paused(client: Any) -> Any:
-    """Fill the memory of all workers to between where they pause and where they are killed."""
+    """Fill the memory of all workers until they pause, but are not killed."""
 
     def fill(dask_worker: Any) -> None:
         import numpy as np
@@ -259,13 +259,13 @@ def cancel(client: Any) -> Any:
 
 
 def abandon(client: Any) -> Any:
-    """Leave as soon as one of two results is there."""
+    """Disconnect as soon as one of two results is available."""
     futures = [client.submit(slow, 1, seconds, key=f"slow-{seconds}") for seconds in (4.0, 60.0)]
     next(iter(distributed.as_completed(futures)))
     return futures
 
 
-# --- programs that end ---------------------------------------------------------------------------
+# --- programs that do not hang --------------------------------------------------------------------
 
 
 def set_later(seconds: float) -> None:
@@ -321,7 +321,7 @@ def chain(client: Any) -> Any:
     return [future]
 
 
-#: Submit the work of programs of about `HONEST` seconds that end by themselves.
+#: Submit the work of programs that take about `HONEST` seconds.
 _HEALTHY = {
     "sleeping": many(slow, 2, 1, HONEST),
     "computing": many(busy, 2, 1, HONEST),

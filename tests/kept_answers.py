@@ -1,11 +1,11 @@
-"""Keeps all answers about a fixed set of runs, and compares them with those of changed code.
+"""Store all analyses of a fixed set of runs, and compare them with those of changed code.
 
-``python tests/kept_answers.py keep DIR`` before a change, ``... compare DIR`` after it: every
-question by all that it can be grouped by, the attributes of the tables (the figures of the
-findings are among them), the files of every export format, and the page. The runs are planned,
-random, damaged, without an end, with GPUs and, with ``--recorded PROGRAM ...``, of the corpus; they
-lie in ``DIR/runs``, so that both are asked of the same files. Compared are all bytes but those of
-numbers in tables, where 1e-9 is let pass.
+Call ``python tests/kept_answers.py keep DIR`` before a change, and ``... compare DIR`` after it.
+The answers are the tables of all analyses with all groupings, their attributes (such as figures of
+findings), the files of all export formats, and the HTML page. The runs are planned, random,
+damaged, and unfinished runs, runs with GPUs and, with ``--recorded PROGRAM ...``, programs of the
+corpus. They are stored in ``DIR/runs``, so that both commands read the same files. Numbers in
+tables may differ by 1e-9; everything else must be equal.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from dasfprof import TraceAnalyser  # noqa: E402
 from dasfprof.analysis.tables import questions  # noqa: E402
 from dasfprof.report.formats import FORMATS  # noqa: E402
 
-#: What questions with arguments are asked.
+#: Arguments of analyses that have any.
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "what_if": [{"workers": 3}, {"bandwidth": 1e6}, {"speedup": {"load": 2.0}}],
     "memory_at": [{"time": 0.5}, {"time": 7.0, "by": "worker"}],
     "memory_forecast": [{"workers": 4}],
 }
-#: What the scheduler alone tells of runs.
+#: Facts of a task run that only the scheduler recorded.
 UNSEEN = {"run_id": 99, "worker": "tcp://10.0.0.1:4001", "waiting": T}
 RANDOM = 12
 
 
 def write_runs(place: Path, programs: list[str]) -> None:
-    """Write the files of the runs, a directory each."""
+    """Write the files of each run to a separate directory."""
     noisy = Noisy(megabytes=4.0, gap=0.3)
     noisy.write(place / "noisy", 1)
     Noisy(chunks=400, megabytes=0.5, serial=True).write(place / "many", 2)
@@ -79,7 +79,7 @@ def write_runs(place: Path, programs: list[str]) -> None:
 
 
 def _planned() -> Plan:
-    """Plan a run with a bit of all: failures, thefts, GPUs, samples, a worker that leaves."""
+    """Plan a run with failures, stolen tasks, GPUs, samples, and a worker that leaves."""
     tasks = [
         Task(f"load-{n}", n % 2, 1.0 + n // 4, 1.7 + n // 4, thread=n // 2 % 2, cpu=0.3, size=2**22)
         for n in range(16)
@@ -124,7 +124,7 @@ def _planned() -> Plan:
 
 
 def damage(place: Path) -> None:
-    """Tear a worker's file, remove the scheduler's, and remove a worker's."""
+    """Truncate a worker's file in one run, and remove the scheduler's or a worker's in others."""
     torn = sorted((place / "torn").glob("*TracePlugin*"))[0]
     torn.write_bytes(torn.read_bytes()[: torn.stat().st_size * 2 // 3])
     for name, pattern in (("headless", "*SchedulerPlugin*"), ("bereft", "*TracePlugin*")):
@@ -148,7 +148,7 @@ def _random_traces() -> Iterator[tuple[str, Any]]:
 
 
 def answers(place: Path) -> Iterator[tuple[str, Any]]:
-    """Ask everything of all runs; yield names and answers."""
+    """Yield names and answers of all runs."""
     for name, trace in _random_traces():
         yield from asked(name, TraceAnalyser(trace, progress=False))
     for directory in sorted(path for path in place.iterdir() if path.is_dir()):
@@ -164,7 +164,7 @@ def answers(place: Path) -> Iterator[tuple[str, Any]]:
 
 
 def asked(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any]]:
-    """Ask every question of a run."""
+    """Yield names and answers of all analyses of a run."""
     for question in questions.all():
         more: list[dict[str, Any]] = list(ARGUMENTS.get(question.name, []))
         if not question.needs_arguments:
@@ -176,7 +176,7 @@ def asked(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any]]:
 
 
 def answer(request: questions.Request, analyser: TraceAnalyser) -> Any:
-    """Return a table and its attributes, or what was raised instead."""
+    """Return a table and its attributes, or the raised exception as text."""
     try:
         table = request.table(analyser)
     except KeyError:
@@ -187,21 +187,21 @@ def answer(request: questions.Request, analyser: TraceAnalyser) -> Any:
 
 
 def _findings_as_data(request: questions.Request, analyser: TraceAnalyser) -> dict[str, Any]:
-    """Return what the table of findings does not show of them, by name; empty for other tables."""
+    """Return facts about findings that their table does not show, or {} for other tables."""
     if request.question.name != "diagnose":
         return {}
     findings = analyser.findings(**request.arguments)
-    data = [one.to_dict() for one in findings]
+    data = [finding.to_dict() for finding in findings]
     return {
         "changes": [each["Changes"] for each in data],
-        "costs": [one.weight for one in findings],
+        "costs": [finding.weight for finding in findings],
         "figures": [each["Figures"] for each in data],
-        "places": [one.places and asdict(one.places) for one in findings],
+        "places": [finding.places and asdict(finding.places) for finding in findings],
     }
 
 
 def written_files(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any]]:
-    """Write a run in all formats and as a page; yield digests of what was written."""
+    """Write a run in all formats and as a page, and yield digests of the files."""
     with tempfile.TemporaryDirectory() as scratch:
         for chosen in FORMATS:
             try:
@@ -211,46 +211,46 @@ def written_files(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any
         analyser.report(Path(scratch, "it.html"), title="it")
         for path in sorted(path for path in Path(scratch).rglob("*") if path.is_file()):
             content = path.read_bytes()
-            if content[:2] == b"\x1f\x8b":  # its head has the time
+            if content[:2] == b"\x1f\x8b":  # its header contains the time
                 content = gzip.decompress(content)
             yield f"{name}/{path.relative_to(scratch)}", hashlib.sha256(content).hexdigest()
 
 
-def difference(kept: Any, found: Any) -> str | None:
-    """Say how an answer differs from the one that was kept."""
-    if isinstance(kept, str) or isinstance(found, str):
-        return None if kept == found else f"{kept!s:.200} is now {found!s:.200}"
+def difference(stored: Any, current: Any) -> str | None:
+    """Return how an answer differs from the stored answer, or None if they are equal."""
+    if isinstance(stored, str) or isinstance(current, str):
+        return None if stored == current else f"{stored!s:.200} is now {current!s:.200}"
     try:
-        pd.testing.assert_frame_equal(kept[0], found[0], rtol=1e-9, atol=1e-9)
+        pd.testing.assert_frame_equal(stored[0], current[0], rtol=1e-9, atol=1e-9)
     except AssertionError as error:
         return str(error)
-    return None if kept[1] == found[1] else f"{kept[1]:.1000} is now {found[1]:.1000}"
+    return None if stored[1] == current[1] else f"{stored[1]:.1000} is now {current[1]:.1000}"
 
 
 def main() -> int:
-    """Keep answers, or compare."""
+    """Store or compare answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["keep", "compare"])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--recorded", nargs="*", default=[], metavar="PROGRAM")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    place, kept = options.directory.resolve() / "runs", options.directory / "answers.pickle"
+    place, file = options.directory.resolve() / "runs", options.directory / "answers.pickle"
     if options.what == "keep":
         if not place.exists():
             write_runs(place, options.recorded)
-        found = dict(answers(place))
-        kept.write_bytes(pickle.dumps(found))
-        print(f"kept {len(found)} answers")
+        current = dict(answers(place))
+        file.write_bytes(pickle.dumps(current))
+        print(f"stored {len(current)} answers")
         return 0
-    before, wrong = pickle.loads(kept.read_bytes()), 0
-    for name, now in answers(place):
-        said = difference(before.pop(name, "nothing"), now)
-        if said is not None:
+    before, wrong = pickle.loads(file.read_bytes()), 0
+    for name, current_answer in answers(place):
+        change = difference(before.pop(name, "nothing"), current_answer)
+        if change is not None:
             wrong += 1
-            print(f"--- {name}\n{said}", flush=True)
+            print(f"--- {name}\n{change}", flush=True)
     wrong += len(before)
-    print(f"{wrong} answers differ, of which {len(before)} are gone: {list(before)[:9]}")
+    print(f"{wrong} answers differ, of which {len(before)} are missing: {list(before)[:9]}")
     return wrong > 0
 
 

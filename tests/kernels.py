@@ -1,4 +1,4 @@
-"""Kernels of notebooks, reached by files: another process may take a port before a kernel does."""
+"""Notebook kernels that communicate through files, since another process could take their ports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Programs whose workers die of want of memory, each with the function that takes it.
+"""Programs whose workers run out of memory, each with the function that takes the memory.
 
-``python tests/memory_culprits.py [NAME ...]`` runs them and prints what is said of each.
+``python tests/memory_culprits.py [NAME ...]`` runs the programs and prints the reported suspects.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import dasfprof
 
 LIMIT = 500e6
 MB = 1_000_000
-#: A task is given up with the second worker that died of it; Dask neither spills
-#: nor pauses workers, which would then wait for ever.
+#: Dask's settings: a task fails when two workers have died while running it, and workers neither
+#: spill nor pause, since a paused worker would wait forever.
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,
     "distributed.worker.memory.target": False,
@@ -36,9 +36,9 @@ SETTINGS = {
 @dataclass(frozen=True)
 class Culprit:
     submit: Callable[[Client], Any]
-    #: The function that takes the memory; None: nothing can tell.
+    #: Name of the function that takes the memory, or None if nothing can show it.
     function: str | None
-    #: Whether it may be left open.
+    #: Whether the analysis may leave the suspect open.
     may_be_open: bool = False
     workers: int = 2
 
@@ -72,7 +72,7 @@ def burst(number: int) -> float:
 
 
 def middling(number: int) -> float:
-    """Take what fits once, and not twice, into a worker."""
+    """Take memory that fits into a worker once but not twice."""
     held = []
     for _ in range(12):
         held.append(np.ones(20 * MB // 8))
@@ -86,7 +86,7 @@ def load(number: int) -> np.ndarray:
 
 
 def total(parts: list[np.ndarray]) -> float:
-    """Put together what came, and hold it twice."""
+    """Concatenate the inputs, and hold the result twice."""
     time.sleep(1.5)
     whole = np.concatenate(parts)
     again = [whole + n for n in range(3)]
@@ -104,7 +104,7 @@ def leave_behind(number: int) -> int:
 
 
 def unpack(packed: bytes, times: int) -> int:
-    """Unpack some by some what is far larger."""
+    """Decompress a value in steps to far more memory."""
     parts = []
     for _ in range(times):
         parts.append(zlib.decompress(packed))
@@ -143,12 +143,12 @@ def once_larger(client: Client) -> Any:
 
 
 def repeated(function: Callable[..., Any], count: int) -> Callable[[Client], Any]:
-    """Return what submits tasks of one function."""
+    """Return a function that submits tasks of one function."""
     return lambda client: client.map(function, range(count), pure=False)
 
 
 def among(*functions: Callable[..., Any], innocent: Any = small) -> Callable[[Client], Any]:
-    """Return what submits a task of each function while others run all the time."""
+    """Return a function that submits a task of each function while other tasks run all the time."""
     return lambda client: with_innocent(
         client, *(client.submit(function, 0) for function in functions), innocent=innocent
     )
@@ -176,7 +176,7 @@ CULPRITS = {
 
 
 def run(name: str, directory: Path) -> dasfprof.TraceAnalyser:
-    """Record a program until its culprit was given up; return what analyses the run."""
+    """Record a program until its culprit fails, and return the analyser of the run."""
     with (
         dask.config.set(SETTINGS),
         LocalCluster(
@@ -197,11 +197,11 @@ def run(name: str, directory: Path) -> dasfprof.TraceAnalyser:
 
 
 def main(names: list[str]) -> None:
-    """Print a row for each death of each program."""
+    """Print a row for each out-of-memory kill of each program."""
     for name in names or CULPRITS:
         with tempfile.TemporaryDirectory() as directory:
             table = run(name, Path(directory)).died_of_memory()
-        print(f"{name}: true is {CULPRITS[name].function}", flush=True)
+        print(f"{name}: the culprit is {CULPRITS[name].function}", flush=True)
         for row in table.to_dict("records"):
             facts = (row["Suspect"], row["Certainty"], row["Because"], row["Tasks"])
             print(f"    {row['Left (s)']:.1f} s: {facts}", flush=True)

@@ -1,6 +1,6 @@
-"""Writes ``methods.pyi``, from which type checkers and editors know the questions' methods.
+"""Write ``methods.pyi``, which declares the analyses' methods for type checkers and editors.
 
-``python tests/methods_stub.py`` writes it anew, after a question was added or changed.
+Run ``python tests/methods_stub.py`` after an analysis was added or changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Questions:
 
 
 def stub_text() -> str:
-    """The contents of ``methods.pyi``."""
+    """Return the contents of ``methods.pyi``."""
     return _HEAD + "".join(f"\n{_method(question)}" for question in questions.all())
 
 

@@ -1,4 +1,4 @@
-"""The import rules of the house: a floor imports only lower floors, and workers stay light."""
+"""Import rules of the package: a floor imports only lower floors, and workers import little."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ FLOORS = {
     "report": 4,
     "handles": 5,
     "preload": 6,  # `dasfprof run` uses it
-    "pytest_plugin": 7,  # records, and analyses what it recorded
+    "pytest_plugin": 7,  # records and analyses
     "cli": 7,
     "jupyter": 7,
     "__main__": 8,
-    "__init__": 8,  # only names, which `dasfprof.X` is looked up by
+    "__init__": 8,  # only names, for `dasfprof.X`
 }
-#: The rooms of the analysis, from the ground up; ``__init__`` has only names.
+#: Directories of the analysis, from the lowest to the highest; ``__init__`` has only names.
 ROOMS = [
     *("wording", "numeric", "trace", "run", "model", "under_way", "stack_samples", "simulation"),
     *("diagnosis", "tables", "large", "methods", "analyser", "live", "history", "comparison"),
@@ -52,7 +52,7 @@ def modules() -> list[Path]:
 
 
 def imports(path: Path, at_top: bool = False) -> set[str]:
-    """Names of the modules that a file imports, those for type checkers left out."""
+    """Return the names of the modules that a file imports, except those for type checkers."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
@@ -74,7 +74,7 @@ def imports(path: Path, at_top: bool = False) -> set[str]:
 
 
 def part(module: str) -> str:
-    """Return the part of the package that a module is in; public names lead as far as handles."""
+    """Return the part of the package that contains a module; public names count as handles."""
     return (*module.split("."), "handles")[1]
 
 
@@ -92,7 +92,7 @@ def own_part(path: Path) -> str:
 
 
 def of_each(paths: list[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
-    """Make a test of a check of one file: it names each file that fails, and why."""
+    """Return a test that runs a check on each file, and lists the failing files with reasons."""
 
     def as_test(check: Callable[[Path], None]) -> Callable[[], None]:
         def test() -> None:
@@ -121,7 +121,7 @@ def test_imports_only_lower_floors(path: Path) -> None:
 
 
 def test_names_of_the_package_lead_to_handles_and_below() -> None:
-    """Others may be looked up by programs that are not ours alone: Dask and IPython."""
+    """Dask and IPython look up the other names."""
     public = {
         part(module) for name, module in dasfprof._MODULES.items() if name in dasfprof.__all__
     }
@@ -142,9 +142,9 @@ def test_what_is_started_counts_as_an_import(tmp_path: Path) -> None:
 
 @cache
 def imported_modules(path: Path) -> set[str]:
-    """Modules of the package that a file imports, for type checkers too, starts by ``-m`` or names.
+    """Return the modules of the package that a file imports, starts with ``-m``, or names.
 
-    A text that is a module's name stands there to be imported or started by somebody.
+    Imports for type checkers count. A text that is a module's name is assumed to be an import.
     """
     known = module_names()
     found: set[str] = set()
@@ -181,21 +181,22 @@ def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
             assert ROOMS.index(words[2]) < ROOMS.index(own), f"{own} imports {module}"
 
 
-#: What a `Run` answers: above its room it is asked, and these are not.
+#: Functions that code above `analysis/run` must not call: it uses the attributes of `Run`.
 ANSWERED_BY_RUNS = {
     *("NamedWorkers", "clock_offsets", "find_first_arrival", "find_run_end"),
     *("all_task_runs", "finished_slots", "ordered_times", "recorded_times", "status_seconds"),
     *("task_slots", "unfinished_runs", "unlisted_runs", "unseen_runs", "worker_lives"),
 }
-#: Rooms of the analysis that take runs in normal form alone.
+#: Directories of the analysis that only use runs in normal form.
 OF_RUNS = {*ROOMS[ROOMS.index("run") + 1 : ROOMS.index("large")], "comparison"}
-#: Who opens traces and makes runs of them; windows of large runs know what all windows tell.
+#: Modules that may open traces and create runs from them. Windows of large runs combine their
+#: facts.
 MAKE_RUNS = {"analysis/comparison/runs.py", "analysis/large/extent.py"}
 
 
 @of_each([path for path in modules() if own_part(path) in ("analysis", "report")])
 def test_a_run_in_normal_form_is_asked_for_what_it_knows(path: Path) -> None:
-    """Above its room no tables of task runs are joined anew, and no clock is put right."""
+    """Code above `analysis/run` does not join tables of task runs or correct clocks."""
     name = relative(path)
     if name.startswith(("analysis/trace/", "analysis/run/")) or name in MAKE_RUNS:
         return
@@ -212,11 +213,11 @@ def test_a_run_in_normal_form_is_asked_for_what_it_knows(path: Path) -> None:
 def test_no_module_imports_itself_by_way_of_others() -> None:
     left: dict[str, set[str]] = {}
     for name, path in module_names().items():
-        # Python imports the packages around a module anyhow.
+        # Python imports the parent packages of a module in any case.
         left[name] = {
             used for used in imported_modules(path) if not f"{name}.".startswith(f"{used}.")
         }
-    # What imports nothing that is left is in no cycle; nor is what nothing that is left imports.
+    # A module that imports no remaining module, or that none of them imports, is not in a cycle.
     while free := {name for name, used in left.items() if not used & left.keys()}:
         left = {name: used for name, used in left.items() if name not in free}
     while free := left.keys() - set().union(*left.values()):
@@ -238,7 +239,7 @@ def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
 
 
 def test_no_module_is_long_or_tiny() -> None:
-    """A module has one subject, usually in 80 to 450 lines of code."""
+    """A module has one subject, and usually 80 to 450 lines of code."""
     lengths = {relative(path): len(path.read_text().splitlines()) for path in modules()}
     assert {name: length for name, length in lengths.items() if length > 600} == {}
     tiny = [name for name, length in lengths.items() if length < 30]
@@ -255,13 +256,13 @@ def test_no_two_classes_have_the_same_name() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-#: What only some systems have, as attributes and as beginnings of texts.
+#: Attributes, and prefixes of texts, that exist only on some systems.
 OF_SOME_SYSTEMS = {"platform", "setpriority", "pthread_getcpuclockid", "RUSAGE_THREAD"}
 
 
 @of_each([path for path in modules() if path.stem != "system"])
 def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
-    """`dasfprof.system` has them: paths below /proc, `sys.platform`, the module `resource`."""
+    """Only `dasfprof.system` uses paths below /proc, `sys.platform` and the module `resource`."""
     nodes = list(ast.walk(parsed(path)))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [
@@ -275,7 +276,7 @@ def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
     assert not {"resource", "fcntl", "grp"} & imports(path)
 
 
-#: Parts whose docstrings are in the words of the standard library's.
+#: Directories whose docstrings are checked against the rules for docstrings.
 IN_PLAIN_WORDS = {
     *("analysis", "cli", "config", "database", "errors", "jupyter", "preload", "recording"),
     *("report", "schema", "system", "text"),
@@ -291,7 +292,7 @@ def test_docstrings_open_with_what_a_function_does() -> None:
                 assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
 
 
-# --- Dask's private parts -------------------------------------------------------------------------
+# --- Dask's private names -------------------------------------------------------------------------
 
 #: What of Dask may be imported anywhere: what its documentation describes, and `dumps`, which
 #: a plugin for future workers has to be pickled by.
@@ -323,9 +324,9 @@ ORDINARY_WORDS = {
 
 
 def private_names_in(path: Path, private: set[str]) -> set[str]:
-    """Private names that a file reads as an attribute, or holds as a text, as `getattr` takes.
+    """Return the private names that a file reads as attributes or contains as texts for `getattr`.
 
-    ``self._name`` is our own object's.
+    Names of ``self`` do not count.
     """
     found = set()
     for node in ast.walk(parsed(path)):
@@ -339,12 +340,13 @@ def private_names_in(path: Path, private: set[str]) -> set[str]:
 
 @of_each(modules())
 def test_private_names_of_dask_stand_in_one_place(path: Path) -> None:
-    """Outside of `dask_internals` nothing of Dask's is imported or looked up that is private."""
+    """Code outside `dask_internals` does not import or look up private names of Dask."""
     from dasfprof.recording.dask_internals.names import NAMES
 
     used = {name for name in imports(path) if name.split(".")[0] in ("dask", "distributed")}
     if relative(path).startswith(INTERNALS):
-        # A module may be imported, never a class in it: that would raise where it is gone.
+        # A module may be imported, but no class in it: the import would fail if Dask removed the
+        # class.
         assert used <= PUBLIC_DASK | {"distributed.worker"}
         return
     assert used <= PUBLIC_DASK

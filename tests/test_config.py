@@ -54,7 +54,7 @@ def test_defaults_of_all_that_can_be_given() -> None:
     assert defaults.keys() == RECORDING.keys() - {"name", "add_time_suffix", "directory"}
 
 
-#: What a run holds where an option is off.
+#: Values of a run's attributes for options that are off.
 OFF = {"stack_frequency": 0.0, "profiler": None, "log_level": 1 << 30}
 OFF |= {"arguments": "off", "ship": "off"}
 
@@ -62,7 +62,7 @@ OFF |= {"arguments": "off", "ship": "off"}
 @pytest.mark.parametrize("name", OFF)
 def test_off_is_written_in_one_way(name: str) -> None:
     assert getattr(make_settings(**{name: "off"}), name) == OFF[name]
-    for value in (False, "off"):  # YAML's off without quotes, and with them
+    for value in (False, "off"):  # YAML's off, without and with quotes
         with dask.config.set({f"dasfprof.{name.replace('_', '-')}": value}):
             assert getattr(make_settings(), name) == OFF[name]
 
@@ -83,7 +83,7 @@ def test_calls_tell_their_options(call: Any) -> None:
 
 
 def test_flags_are_made_without_dask() -> None:
-    """A script that ``dasfprof run`` runs may change what Dask reads when it is imported."""
+    """Scripts of ``dasfprof run`` may change what Dask reads when it is imported."""
     code = (
         "import sys\n"
         "from dasfprof.cli.run import run\n"
@@ -135,7 +135,7 @@ def test_defaults_outlive_a_block_that_they_were_loaded_in() -> None:
 
 
 def test_the_command_stuck_waits_as_long_as_the_function() -> None:
-    """Each has its default: the command must not import Dask to print its help."""
+    """The command declares its default separately, so that `--help` need not import Dask."""
     from dasfprof.cli.stuck import stuck
     from dasfprof.recording.cluster.inspection import LIMIT
 

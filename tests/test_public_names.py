@@ -1,4 +1,4 @@
-"""Public names: what the root exports, that type checkers know it, and its types."""
+"""Public names: exports of the root package, their declarations for type checkers, and types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusters import new_client
 import dasfprof
 from dasfprof import ProfiledRun, errors, register_default_profiler
 
-#: Parameters and return values ("return") of public functions that may be anything, and why.
+#: Parameters and return values ("return") of public functions that may have any type, and why.
 ANYTHING = {
     "CompleteEvent.process_id": "any value that msgpack can write identifies a process",
     "CompleteEvent.thread_id": "any value that msgpack can write identifies a thread",
@@ -24,12 +24,12 @@ ANYTHING = {
     "FileDatabase.header": "users record facts of their own",
     "ProfiledRun.options": "passed on to TraceAnalyser",
 }
-#: Event classes have the same fields.
+#: Fields that event classes share.
 EVENTS = ("InstantEvent", "DurationBeginEvent", "DurationEndEvent")
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield each public function or method, with the name of the class or function it is of."""
+    """Yield each public function or method, with the name of its class or function."""
     for name in dasfprof.__all__:
         value = getattr(dasfprof, name)
         if inspect.isfunction(value):

@@ -1,4 +1,4 @@
-"""The fixture `dasfprof_run`: what a test computed is recorded, and what can be asserted holds."""
+"""Fixture `dasfprof_run`: it records what a test computes, and its assertions are right."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_run_is_compared_with_a_stored_baseline(tmp_path: Path) -> None:
         for n in range(3)
     )
     same.assert_not_slower(tmp_path / "baseline")
-    slower.assert_not_slower(tmp_path / "baseline")  # one alone is never certain
+    slower.assert_not_slower(tmp_path / "baseline")  # a single run is never certain to be slower
     slower.assert_not_slower(tmp_path / "baseline", limit=5.0, others=others)
     with pytest.raises(AssertionError, match="Certain to be slower by more than 10 %"):
         slower.assert_not_slower(tmp_path / "baseline", others=others)

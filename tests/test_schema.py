@@ -1,4 +1,4 @@
-"""Each event kind is declared once, in words that encoders, tables and readers understand."""
+"""Each kind of event is declared once, in a form that encoders, tables and readers understand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ load      float number of [name, part] [# of Loads | Loads]
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_a_time_that_no_clock_tells_is_unknown(kind: EventKind) -> None:
-    """Another number as large may be one: bytes since boot."""
+    """Other large numbers, such as bytes since boot, may be valid."""
     names = [name for name, form in kind.forms().items() if form in ("time", "float")]
     facts = FactColumns(KeyCollector(), {name: kind.forms()[name] for name in names})
     columns: dict[str, Column] = {name: NumberColumn(np.array([1e15])) for name in names}

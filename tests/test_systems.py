@@ -1,4 +1,4 @@
-"""Recording on macOS, and reading on Windows, simulated by Linux without what these lack."""
+"""Recording on macOS and reading on Windows, simulated on Linux by removing what these lack."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 pytestmark = pytest.mark.whole_program
 
-#: Imported by every process before its program: takes away what a system lacks. Python and the
-#: libraries are loaded before, since they are other ones there.
+#: Removes what a system lacks. Each process imports it before its program, but after the libraries,
+#: which are different on that system.
 SIMULATION = '''
 import os, signal, socket, sys, sysconfig, time
 import distributed, psutil, resource, uuid
@@ -56,7 +56,7 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 '''
 
-#: Records two functions on two worker processes, one of which sleeps; writes what was found.
+#: Records two functions, one of which sleeps, on two worker processes, and prints the findings.
 RECORD = """
 import json, sys, time
 from distributed import Client, LocalCluster
@@ -109,7 +109,7 @@ print(json.dumps({"message": message, "accounting": len(analyser.time_accounting
 
 
 def run_on(system: str, program: str, directory: Path) -> dict:
-    """Return what a program prints on a simulated system."""
+    """Return the output of a program on a simulated system."""
     simulation = directory / system
     simulation.mkdir()
     (simulation / "sitecustomize.py").write_text(SIMULATION)
@@ -127,7 +127,7 @@ def run_on(system: str, program: str, directory: Path) -> dict:
 
 
 def test_macos_records_and_windows_reads(tmp_path: Path) -> None:
-    """On macOS there are no waits for a core, and the trace reports it."""
+    """On macOS, CPU wait is unknown, and the trace reports this."""
     recorded = run_on("darwin", RECORD, tmp_path)
     assert recorded["cpu"]["compute"] > 0.04 > recorded["cpu"]["sleep"]
     assert recorded["memory"] > 0
@@ -137,7 +137,7 @@ def test_macos_records_and_windows_reads(tmp_path: Path) -> None:
     (text,) = (text for kind, text in recorded["notes"] if kind == "system")
     assert "macOS" in text and "waits for a core (they are part of Blocked)" in text
     assert "caught-errors" not in [kind for kind, _ in recorded["notes"]]
-    # What the system does not report is not missing because of how it was recorded.
+    # Facts that the system does not provide are not reported as missing because of the settings.
     assert not {"rule-failed", "cpu-oversubscribed", "incomplete-trace"} & set(recorded["findings"])
 
     answer = run_on("win32", READ, tmp_path)

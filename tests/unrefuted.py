@@ -1,4 +1,4 @@
-"""Findings of a run that its raw events do not contradict, from one diagnosis."""
+"""Findings of a run, checked against its raw events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dasfprof.analysis.diagnosis import table_of
 
 
 def unrefuted(analyser: TraceAnalyser, source: Path | Iterable[Path]) -> pd.DataFrame:
-    """Return the table of a run's findings, and assert that nothing in its files refutes them."""
+    """Return the table of a run's findings, and assert that no event in its files refutes them."""
     findings = analyser.findings()
     against = refute(source, findings)
     assert not against, "\n".join(against)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from clusters import client_of
 from distributed import Client
-from hot_lines_rates import IN_TURN, ONE_THREAD, THREADS, WHOLE, Compared, observe, observe_turns
+from hot_lines_rates import IN_TURN, ONE_THREAD, THREADS, TOTALS, Compared, observe, observe_turns
 from hot_programs import FEW
 
 pytestmark = pytest.mark.whole_program
@@ -25,7 +25,7 @@ def check(found: Compared) -> None:
     assert found.off <= allowed, found
     # The two begin and end within a look of each other, which stands for this share of them.
     look = 100 / max(found.samples, 1)
-    assert found.whole_off <= 2 * WHOLE + 2 * look + (STARVED if found.starved > 10 else 0), found
+    assert found.totals_off <= 2 * TOTALS + 2 * look + (STARVED if found.starved > 10 else 0), found
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -1,4 +1,4 @@
-"""Files of events that a test lists one by one, as user code and as DASF's profiler write them."""
+"""Files of single events, as user code and DASF's profiler write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgpack
 from dasfprof.database import FileDatabase
 from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
 
-#: Unix time at which made-up runs begin.
+#: Unix time at which synthetic runs start.
 T = 1_790_000_000.0
 
 
@@ -28,10 +28,10 @@ def compute(
     dependencies: Sequence[Any] = (),
     state: str = "memory",
 ) -> CompleteEvent:
-    """Give a "Compute" event with DASF's args; `timestamp` is the start."""
+    """Return a "Compute" event with DASF's args; `timestamp` is the start."""
     args = {
         "key": key,
-        "name": "tGPUs-42237764",  # DASF's own names have lost letters; nothing may rest on them
+        "name": "tGPUs-42237764",  # DASF's names lack letters, so no code may depend on them
         "state": state,
         "size": size,
         "shape": [1, 2],
@@ -44,7 +44,7 @@ def compute(
 
 
 def managed(time: float, worker: str, tasks: int, *, host: str = "c096") -> InstantEvent:
-    """Give a "Managed Memory" event with DASF's args."""
+    """Return a "Managed Memory" event with DASF's args."""
     args = {"key": "x-1", "state": "memory", "size": 8, "tasks": tasks}
     return InstantEvent("Managed Memory", time, process_id=host, thread_id=worker, args=args)
 
@@ -52,29 +52,29 @@ def managed(time: float, worker: str, tasks: int, *, host: str = "c096") -> Inst
 def usage(
     timestamp: float, *, host: str = "c096", worker: str | None = None, **args: Any
 ) -> InstantEvent:
-    """Give a "Resource Usage" event; DASF's belong to no worker."""
+    """Return a "Resource Usage" event. DASF's events do not belong to a worker."""
     args = {"cpu": 40.2, "memory": 2744729600, "num_fds": 189, **args}
     return InstantEvent("Resource Usage", timestamp, process_id=host, thread_id=worker, args=args)
 
 
 def write_trace(path: Path, *events: Event, **header: Any) -> Path:
-    """Write events to a file, one by one through `FileDatabase.record`; return the file's path."""
+    """Write events to a file with `FileDatabase.record`, and return the file's path."""
     with FileDatabase(path, header=header) as database:
         for event in events:
             database.record(event)
-        database.writer.create()  # where there are no events, too
+        database.writer.create()  # even if there are no events
     return path
 
 
 def record(directory: Path, events: Sequence[Event]) -> Path:
-    """Write events as the one file of a directory; return the directory."""
+    """Write events as the only file of a directory, and return the directory."""
     directory.mkdir(exist_ok=True)
     write_trace(directory / "run-TracePlugin-c096.msgpack", *events)
     return directory
 
 
 def write_as_dasf(directory: Path, events: Sequence[Event]) -> Path:
-    """Write events as DASF's `FileDatabase` did: length, map; a task's timestamp is its end."""
+    """Write events as DASF's `FileDatabase` did: length and map. A task's timestamp is its end."""
     directory.mkdir(exist_ok=True)
     with (directory / "run-TracePlugin-c096.msgpack").open("wb") as file:
         for event in events:

@@ -1,4 +1,4 @@
-"""Runs that did not end, written as the plugins write them: of one worker with two threads.
+"""Unfinished runs of one worker with two threads, written as the plugins write them.
 
 All times are seconds from `T`.
 """
@@ -26,9 +26,9 @@ from traces.rows import Plugin, row, rows
 ADDRESS = "tcp://10.0.0.1:4000"
 PERSON = "Client-1"
 ENDED = "task-finished-1"
-#: Of a task run that a worker recorded.
+#: Facts of a task run that a worker recorded.
 FIRST = {"run_id": 0}
-#: What `subprocess` raises where signal 2 ended its child.
+#: Exception that `subprocess` raises if signal 2 ended its child.
 SIGINT = "CalledProcessError(-2, ['sleep', '1000'])"
 
 
@@ -38,22 +38,22 @@ def client(name: str = PERSON, unfinished: int = 1, keys: tuple[str, ...] = ()) 
 
 @dataclass
 class Hung:
-    """A run of one worker with two threads; times are seconds from `T`."""
+    """Unfinished run of one worker with two threads; times are seconds from `T`."""
 
-    #: Of the last task under way, or None: key, since, and further columns.
+    #: Tasks in progress in the last snapshot: columns by key.
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: Until when the processes wrote.
+    #: Time until which the processes wrote.
     end: float = 20.0
     #: Rows of the scheduler's state: time and columns.
     states: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    #: Key, start and stop of tasks that ended.
+    #: Key, start and stop of finished tasks.
     ended: list[tuple[str, float, float]] = field(default_factory=list)
-    #: The exceptions of those of them that raised one, by key.
+    #: Exceptions of failed tasks by key.
     raised: dict[str, str] = field(default_factory=dict)
     #: Columns of the scheduler's task runs.
     runs: list[dict[str, Any]] = field(default_factory=list)
     left: tuple[float, str] | None = None
-    #: Of the worker's process, as its nanny told after it had left.
+    #: Exit code of the worker's process, which its nanny recorded after the worker had left.
     exit_code: int | None = None
     waits_in: str | None = "gather"
     closed: bool = True
@@ -131,7 +131,7 @@ def hung(**facts: Any) -> Hung:
 
 
 def ended_in(exception: str, at: float, known: float, client_left: float) -> Hung:
-    """Let f-1 wait in a line from 0 on, and raise; then the client leaves, and the worker."""
+    """Let f-1 wait in a line from time 0, and raise. Then the client and the worker leave."""
     run = hung(left=(client_left + 0.1, "handle-worker-cleanup"), end=client_left + 1)
     run.open["f-1"] |= {"at": 15.0, "thread": "8", **FIRST}
     run.ended, run.raised = [("f-1", 0.0, at)], {"f-1": exception}

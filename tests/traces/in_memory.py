@@ -1,4 +1,4 @@
-"""The tables of a `Trace`, without files: thousands of them a minute, with any times at all."""
+"""Tables of a `Trace` without files, for thousands of random examples with arbitrary times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBERS += ("wanted", "collecting", "storage")
 
 
 def key_table(keys: Sequence[Any]) -> KeyTable:
-    """Number distinct keys in their order."""
+    """Return a table of distinct keys in their order."""
     collector = KeyCollector()
     collector.add(split_keys(keys))
     return collector.finish()[0]
@@ -49,7 +49,7 @@ def made_trace(
     worker_functions: Sequence[dict[str, Any]] = (),
     scheduler: bool = True,
 ) -> Run:
-    """Make a trace; times are seconds from its begin.
+    """Return a trace. Times are seconds from its start.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def made_trace(
 
 
 def _completed(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with all columns that a reader's has, empty where they were missing."""
+    """Return a table with all columns of a reader's table; missing columns are empty."""
     missing = {name: like[name].dtype for name in like if name not in table}
     unknown = like[[*missing]].reindex(range(len(table)))
     unknown = unknown.astype({n: dtype for n, dtype in missing.items() if dtype.kind not in "iub"})
@@ -198,7 +198,7 @@ SECONDS = st.one_of(st.just(np.nan), st.floats(0, 1e5, allow_subnormal=False))
 
 @st.composite
 def any_run(draw: st.DrawFn) -> dict[str, Any]:
-    """A run with any times at all, in any order, some unknown."""
+    """Return a run with arbitrary times, in any order, some of them unknown."""
     run = {name: draw(SECONDS) for name in TASK_TIMES}
     states = st.sampled_from(["memory", "erred", "released", "processing"])
     return {

@@ -1,8 +1,8 @@
 """Runs of one pipeline on a noisy machine, in which one thing may be changed.
 
-``load`` (24 chunks) feeds ``clean`` (24) feeds ``sum`` (6, of 4 chunks each) feeds ``total``; two
-workers of two threads take them one after another. Each run has a speed of its own, each task a
-noise of its own, and now and then one takes thrice as long.
+The pipeline is ``load`` (24 chunks), ``clean`` (24), ``sum`` (6, of 4 chunks each) and ``total``.
+Two workers with two threads run these tasks in order. The speed of the machine varies from run to
+run and from task to task, and some tasks take three times as long.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from traces.plans import Plan, Task
 #: Seconds of each function's tasks.
 SECONDS = {"load": 0.2, "clean": 0.1, "sum": 0.05, "total": 0.05}
 CHUNKS, IN_A_SUM = 24, 4
-#: Megabytes a second between workers.
+#: Bandwidth between workers, in MB/s.
 _NETWORK = 100.0
 VERSIONS = {"dask": "2026.8.0", "dasfprof": "0.1.0"}
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """What is changed in a pipeline, and how noisy its machine is."""
+    """Changes of the pipeline, and the noise of its machine."""
 
-    #: Factors of functions' seconds.
+    #: Factors of seconds by function.
     times: Mapping[str, float] = field(default_factory=dict)
-    #: Names of functions that are others.
+    #: New names of functions by old name.
     names: Mapping[str, str] = field(default_factory=dict)
     workers: int = 2
     chunks: int = CHUNKS
-    #: Each `clean` waits for the one before it.
+    #: Whether each `clean` waits for the previous one.
     serial: bool = False
-    #: Seconds that each task holds its thread before its function.
+    #: Seconds for which each task holds its thread before its function starts.
     overhead: float = 0.002
-    #: Megabytes of a chunk that is moved between workers; 0: they take none of each other.
+    #: Size (MB) of a chunk that is transferred between workers, or 0 without transfers.
     megabytes: float = 0.0
-    #: Seconds for which the client holds the sums back once all chunks are clean.
+    #: Seconds for which the client delays the sums after all chunks are clean.
     gap: float = 0.0
-    #: Of the machine's speed from run to run, and of tasks.
+    #: Standard deviations of the speed, from run to run and from task to task.
     of_runs: float = 0.015
     of_tasks: float = 0.08
-    #: The share of tasks that take thrice as long.
+    #: Fraction of tasks that take three times as long.
     held_up: float = 0.01
 
     def plan(self, seed: int, *, threads: int = 2) -> Plan:
-        """Plan a run: each task goes to the thread that can begin it first."""
+        """Plan a run in which each task runs on the thread that can start it first."""
         random = np.random.default_rng(seed)
         speed = float(np.exp(random.normal(0, self.of_runs)))
         free = np.zeros(self.workers * threads)
@@ -91,7 +91,7 @@ class Noisy:
         )
 
     def write(self, directory: Path, seed: int) -> Path:
-        """Write the files of a run into a directory; return that."""
+        """Write the files of a run into a directory, and return the directory."""
         directory.parent.mkdir(parents=True, exist_ok=True)
         self.plan(seed).write_files(directory)
         return directory
@@ -100,7 +100,7 @@ class Noisy:
         return self.chunks if function in ("load", "clean") else CHUNKS
 
     def _graph(self) -> list[tuple[str, str, list[str]]]:
-        """List keys, functions and inputs, each after what it needs."""
+        """Return keys, functions and inputs of all tasks, dependencies first."""
 
         def name(function: str, number: int) -> str:
             return f"{self.names.get(function, function)}-{number}"

@@ -1,4 +1,4 @@
-"""Whole runs, written as the plugins write them, from a plan of what ran where and when.
+"""Complete runs, written as the plugins write them, from a plan of which task ran where and when.
 
 All times of a plan are seconds from `T`.
 """
@@ -43,16 +43,17 @@ from traces.rows import Plugin, row, rows
 
 @dataclass
 class Task:
-    """A task run; what is not given follows from when it began and ended."""
+    """Planned task run. Times that are not given follow from `start` and `stop`."""
 
     key: str | tuple[str, int]
     worker: int
     start: float
     stop: float
-    #: Of its function's seconds, those on the CPU; None: all.
+    #: CPU seconds of its function. By default, the function uses the CPU all the time.
     cpu: float | None = None
     run_queue: float = 0.0
-    #: Since when it was known, runnable, on its worker, ready there, and given a thread.
+    #: Times at which the task was submitted, runnable, assigned, received, ready, and given a
+    #: thread.
     arrival: float = 0.0
     runnable: float | None = None
     sent: float | None = None
@@ -61,135 +62,137 @@ class Task:
     executing: float | None = None
     done: float | None = None
     known: float | None = None
-    #: When it gave its thread back, before it ended.
+    #: Time at which it seceded from its thread.
     seceded: float | None = None
     thread: int = 1
     size: int = 1000
     shape: tuple[int, ...] | None = None
-    #: Type of its result, and of the values in that, if they are known.
+    #: Type of its result, and of the values in the result, if known.
     type: str | None = None
     dtype: str | None = None
     dependencies: Sequence[str] = ()
     state: str = "memory"
     exception: str | None = None
     raised_at: str | None = None
-    #: What the scheduler made of it, if not that.
+    #: Final state on the scheduler, if it differs from `state`.
     became: str | None = None
-    #: The stimulus that had it sent; None: the end of the run before it on its thread, or the
-    #: graph's arrival, whichever was later.
+    #: Stimulus that caused its assignment. By default, it is the end of the previous run on its
+    #: thread or the submission of the graph, whichever was later.
     cause: str | None = None
-    #: The stimulus that made it necessary, if that is to be known.
+    #: Stimulus of the graph that submitted it, if recorded.
     graph: str | None = None
-    #: The stimulus that ended it at the scheduler, if not that it was done.
+    #: Stimulus that ended it on the scheduler, if that was not its completion.
     ended_by: str | None = None
-    #: What it was called with, in the recorder's words; None: not recorded.
+    #: Arguments as the recorder describes them, or None if they were not recorded.
     arguments: str | None = None
     disk_read: float = 0.0
     disk_read_size: int = 0
     deserialize: float = 0.0
-    #: Of its CPU seconds, the garbage collector's.
+    #: CPU seconds of garbage collection.
     collecting: float = 0.0
-    #: Of those on no core, waiting for storage, in so many requests one after the other; the bytes
-    #: of all of them, and what they read.
+    #: Seconds of waiting for storage, number of consecutive requests, bytes of all requests, and
+    #: the items that they read.
     storage: float = 0.0
     reads: int = 1
     read_size: int = 1000
     items: str = ""
-    #: Bytes that the task got from its reads; -1: unknown.
+    #: Bytes that the task used of what it read, or -1 if unknown.
     used: int = -1
-    #: Dask's, such as its resources.
+    #: Annotations of Dask, such as resources.
     annotations: dict[str, Any] | None = None
-    #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
+    #: Whether a client held a future of it when it ended, and the time at which the scheduler
+    #: released its result.
     wanted: bool = True
     released: float | None = None
 
     @property
     def function(self) -> str:
-        """The prefix of its key."""
+        """Return the prefix of its key."""
         head = self.key if isinstance(self.key, str) else self.key[0]
         return head.rpartition("-")[0]
 
     def first(self, *names: str) -> float:
-        """Give the first of these times that is known."""
+        """Return the first of these times that is known."""
         return T + next(getattr(self, name) for name in names if getattr(self, name) is not None)
 
 
-#: Columns of "Compute" that are a task's own.
+#: Columns of "Compute" with the same name as an attribute of `Task`.
 _AS_IN_TASKS = ("key", "state", "shape", "type", "dtype", "thread", "run_queue", "disk_read")
 _AS_IN_TASKS += ("disk_read_size", "deserialize", "collecting", "storage", "exception", "raised_at")
 
 
 @dataclass
 class Plan:
-    """A run to be written: its tasks, and what was sampled."""
+    """Planned run: its tasks, samples, and other events. Times are seconds from `T`."""
 
     tasks: list[Task] = field(default_factory=list)
     workers: int = 2
     threads: int = 2
-    #: Of each worker; none: all are on one.
+    #: Host of each worker. By default, all workers are on one host.
     hosts: Sequence[str] = ()
-    #: When each worker joined; none: all at 0.
+    #: Time at which each worker joined. By default, all joined at 0.
     joined: Sequence[float] = ()
-    #: When a graph arrived.
+    #: Times at which graphs were submitted.
     graphs: Sequence[float] = (0.0,)
-    #: Whose each graph is, if they are to be told apart: their stimuli are then update-graph-0, -1.
+    #: Client of each graph. If given, the stimuli of graphs are update-graph-0, update-graph-1, ...
     clients: Sequence[str] = ()
-    #: When the scheduler took each graph up, if its ids are to say so.
+    #: Time at which the scheduler started to process each graph, if its ids contain that time.
     taken_up: Sequence[float] = ()
-    #: What the client noted of graphs that it sent: rows, with their times as here.
+    #: Rows that the client recorded about submitted graphs.
     graphs_sent: Sequence[dict[str, Any]] = ()
-    #: What the client called: begin, end, name and more of each row; and what its graphs held.
+    #: Client calls (start, end, name and other columns), and objects embedded in graphs.
     client_calls: Sequence[tuple[float, float, str, dict[str, Any]]] = ()
     sent_values: Sequence[dict[str, Any]] = ()
-    #: Begin, end and phase of what ten samples a second find the client doing.
+    #: Start, end and phase of the client's activity, which is sampled at 10 Hz.
     client_phases: Sequence[tuple[float, float, str]] = ()
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
-    #: Worker, time, key and seconds of results that were serialised for the other worker.
+    #: Worker, time, key and seconds of results that were serialized for the other worker.
     serialised: Sequence[tuple[int, float, str, float]] = ()
-    #: Worker, arrival and answer of calls of its actor; None: they were not recorded.
+    #: Worker, arrival and answer of actor calls, or None if they were not recorded.
     calls: list[tuple[int, float, float]] | None = None
-    #: Worker, time and values of samples of what a worker holds, and of its process.
+    #: Worker, time and values of samples of managed memory, and of the worker's process.
     held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
-    #: Worker, thread, time and values of samples of its stack while it ran a task.
+    #: Worker, thread, time and values of stack samples of tasks.
     sampled: list[tuple[int, int, float, dict[str, Any]]] = field(default_factory=list)
-    #: Of functions, the frames in which ten samples a second find their tasks waiting.
+    #: Frames by function in which stack samples at 10 Hz find its tasks waiting.
     stands: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
-    #: Functions that tasks call: rows without their time.
+    #: Rows, without time, of functions that tasks call.
     sources: Sequence[dict[str, Any]] = ()
-    #: Worker, name of a lock, and since when it was asked for, held, and given back.
+    #: Worker, name of a lock, and times at which it was requested, acquired and released.
     locks: list[tuple[int, str, float, float, float]] = field(default_factory=list)
-    #: Worker, time and values of processes that it saw on its host.
+    #: Worker, time and values of other processes on its host.
     seen: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
-    #: Of each worker's own GPU: time and values of a reading.
+    #: Time and values of samples of each worker's GPU.
     gpu: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
-    #: Runs that only the scheduler saw: keyword arguments of its row.
+    #: Task runs that only the scheduler recorded: keyword arguments of the row.
     unseen: list[dict[str, Any]] = field(default_factory=list)
-    #: Worker, time and reason.
+    #: Worker, time and reason of exits.
     left: list[tuple[int, float, str]] = field(default_factory=list)
-    #: Time and facts of restarts of workers, or of numbers that adaptive scaling asked for.
+    #: Time and facts of cluster changes: restarts, or numbers of workers requested by adaptive
+    #: scaling.
     changes: Sequence[tuple[float, dict[str, Any]]] = ()
-    #: Time and bytes of readings of the scheduler's process, and of the client's.
+    #: Time and bytes of memory samples of the scheduler's and of the client's process.
     scheduler_memory: Sequence[tuple[float, int]] = ()
     client_memory: Sequence[tuple[float, int]] = ()
-    #: Of each worker, bytes; 0: none.
+    #: Memory limit (bytes) of each worker, or 0 without a limit.
     memory_limit: int = 0
-    #: Of each worker, what its own files tell of its memory; none: nothing.
+    #: Memory sizes of each worker, as in the headers of its files.
     memory_sizes: Sequence[dict[str, int]] = ()
-    #: Of all workers' processes, variables that limit threads of libraries; None: not told.
+    #: Environment variables of workers that limit threads of libraries, or None if not recorded.
     thread_limits: dict[str, str] | None = None
-    #: What else the headers of all workers say, such as limits of their processes.
+    #: Other facts in the headers of all workers, such as limits of their processes.
     limits: dict[str, Any] = field(default_factory=dict)
-    #: Of each host; 0: unknown.
+    #: Cores of each host, or 0 if unknown.
     cores: int = 0
     scheduler: bool = True
-    #: Whether the scheduler's file tells when results are let go.
+    #: Whether the scheduler's file records when results are released.
     releases: bool = False
     resources: bool = True
-    #: Workers whose file ends early.
+    #: Workers whose files are not closed.
     killed: Sequence[int] = ()
-    #: Of the files' headers: the run's name and id, versions of packages, and settings.
+    #: Name and id of the run, versions of packages, and settings in the headers of files.
     run: str = "run"
     run_uuid: str = "1"
     run_created: float = 0.0
@@ -197,7 +200,7 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)
 
     def write(self, directory: Path) -> TraceAnalyser:
-        """Write the run's files, and open them."""
+        """Write the run's files, and return an analyser of them."""
         self.write_files(directory)
         return TraceAnalyser(directory, progress=False)
 
@@ -452,7 +455,7 @@ class Plan:
 def filled(
     names: Iterable[str], seconds: float, *, count: int = 16, workers: int = 2, threads: int = 2
 ) -> list[Task]:
-    """Plan the same number of equal tasks of each function, one after another on each thread."""
+    """Plan equal tasks of each function, in the same number, one after another on each thread."""
     tasks: list[Task] = []
     for name in names:
         for number in range(count):
@@ -464,12 +467,12 @@ def filled(
     return tasks
 
 
-#: Seconds and values of samples.
+#: Times and values of samples.
 _Samples = list[tuple[float, dict[str, Any]]]
 
 
 def _of(samples: Iterable[tuple[int, float, dict[str, Any]]], number: int) -> _Samples:
-    """Return the samples of a worker."""
+    """Return the samples of the given worker."""
     return [(at, facts) for worker, at, facts in samples if worker == number]
 
 
@@ -481,7 +484,7 @@ _MB = 1_000_000
 
 
 def held_results(**more: Any) -> Plan:
-    """Plan eight results of 10 _MB on two workers, which are all needed by one task at last."""
+    """Plan eight results of 10 MB on two workers, which are all inputs of the last task."""
     parts = [
         Task(f"load-{n}", n % 2, n // 2, n // 2 + 1.0, size=10 * _MB, wanted=False, released=5.02)
         for n in range(8)

@@ -1,4 +1,4 @@
-"""Files as the plugins of a run write them: rows of the recorder's schemas."""
+"""Files of plugins, with rows of the recorder's schemas."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dasfprof.database.writer import Source
 from dasfprof.schema.events import Schema
 from traces.events import T
 
-#: Who writes the files of the plugins that are not a worker's.
+#: Process that writes the file of a plugin, for plugins that do not run on workers.
 _OWNERS = {"SchedulerPlugin": "scheduler", "StepRecorder": "client"}
 
 
 @dataclasses.dataclass
 class Plugin:
-    """Writes a file as one of the plugins does, from rows of the schemas of `facts`."""
+    """File of a plugin, and the facts in its header."""
 
     directory: Path
     plugin: str = "TracePlugin"
@@ -30,26 +30,26 @@ class Plugin:
     run: str = "run"
     run_uuid: str = "1"
     run_created: float = 0.0
-    #: Of packages, by name.
+    #: Versions of packages by name.
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: Of Dask and of the recording, by name.
+    #: Settings of Dask and of the recording by name.
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    #: Sizes of its worker's memory, by name.
+    #: Memory sizes of the worker by name.
     memory_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
-    #: Variables of its process that limit threads of libraries; None: it does not tell.
+    #: Environment variables that limit threads of libraries, or None if not recorded.
     thread_limits: dict[str, str] | None = None
-    #: More facts about its worker, such as limits of its process.
+    #: Other facts about the worker, such as limits of its process.
     limits: dict[str, Any] = dataclasses.field(default_factory=dict)
-    #: That its host has; 0: unknown.
+    #: Cores of the host, or 0 if unknown.
     cores: int = 0
-    #: Whether it says that it records calls of actors.
+    #: Whether the header says that actor calls are recorded.
     actor_calls: bool = False
-    #: Whether it says that it records what takes long to unpickle and to serialise.
+    #: Whether the header says that slow deserialization and serialization are recorded.
     serialising: bool = False
-    #: Whether it says that it records when results are let go.
+    #: Whether the header says that releases of results are recorded.
     releases: bool = False
-    #: Of its process; 0: it does not tell.
+    #: PID of the process, or 0 if not recorded.
     pid: int = 0
 
     @property
@@ -57,7 +57,7 @@ class Plugin:
         return _OWNERS.get(self.plugin, f"worker-{self.host}-{self.name}")
 
     def write(self, *facts: tuple[Schema, Sequence[tuple[Any, ...]]], close: bool = True) -> Path:
-        """Write rows of schemas; without `close` the file ends as a killed process leaves it."""
+        """Write rows of schemas. Without `close`, the file ends like that of a killed process."""
         self.directory.mkdir(exist_ok=True)
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
@@ -101,7 +101,7 @@ class Plugin:
 
 
 def row(schema: Schema, **values: Any) -> tuple[Any, ...]:
-    """Give a row of a schema; what is not given is the least that its codec allows."""
+    """Return a row of a schema; missing values are the smallest ones that their codecs allow."""
     nothing: dict[str, Any] = {"int": 0, "float": 0.0, "keys": [], "key": "", "value": {}}
     columns = schema.fields + schema.args
     assert values.keys() <= {name for name, _ in columns}
@@ -111,5 +111,5 @@ def row(schema: Schema, **values: Any) -> tuple[Any, ...]:
 def rows(
     schema: Schema, samples: Iterable[tuple[float, dict[str, Any]]], **usual: Any
 ) -> list[tuple[Any, ...]]:
-    """Give a row of a schema for each time, in seconds from `T`, and its values."""
+    """Return rows of a schema from times (seconds from `T`) and their values."""
     return [row(schema, **{"timestamp": T + at, **usual, **values}) for at, values in samples]

@@ -1,9 +1,8 @@
-"""How often comparisons are right: planned pairs of five against five runs that vary by 2 %.
+"""How often comparisons of five with five planned runs, which vary by 2 %, are right.
 
-``comparison_rates.py [--pairs 30] [WORDS ...]`` writes the runs of each pair anew, so
-that no two pairs share any, compares them, and prints of each change how often the difference of
-the wall time is certain, and how often what was changed is named before all else. ``WORDS`` choose
-changes by a part of their names.
+``comparison_rates.py [--pairs 30] [WORDS ...]`` writes new runs for each pair, and compares them.
+For each change, it prints how often the difference of the wall time is certain, and how often the
+actual change is named first. ``WORDS`` select changes by a part of their names.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from traces.noisy import SECONDS, Noisy
 from dasfprof.analysis import Trace
 from dasfprof.handles.comparison import RunComparison, compare
 
-#: Runs a side.
-A_SIDE = 5
-#: Their wall times have a standard deviation of 2 %: by the machine, and by chance of tasks. The
-#: client submits twice, so that a gap is longer and nothing else.
+#: Runs per side.
+RUNS_PER_SIDE = 5
+#: Unchanged pipeline, whose wall times have a standard deviation of 2 % because of the machine and
+#: random durations of tasks. The client submits twice, so that a change can make its gap longer.
 QUIET = Noisy(of_runs=0.018, of_tasks=0.05, held_up=0.0, gap=0.02, megabytes=1.0)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed, and what must be said first of it: a regular expression."""
+    """Changed pipeline, and the regular expression that the first reported change must match."""
 
     after: Noisy
-    said_first: str = ""
+    first_change: str = ""
 
 
-#: Of the first ones the wall time changes by 10 %.
+#: Changes by name. The first changes make the wall time differ by 10 %.
 CHANGES = {
     "nothing": Change(QUIET),
     "each task 10 % longer": Change(
@@ -48,7 +47,7 @@ CHANGES = {
     "6 times the bytes": Change(replace(QUIET, megabytes=6.0), "Bytes of all inputs|Median size"),
     "twice the tasks": Change(replace(QUIET, chunks=48, overhead=0.012), "Task runs 55 → 109"),
     "load 2x longer": Change(replace(QUIET, times={"load": 2.0}), "load takes .* longer"),
-    "a worker fewer": Change(replace(QUIET, workers=1), "Workers 2 → 1"),
+    "one worker fewer": Change(replace(QUIET, workers=1), "Workers 2 → 1"),
     "one after another": Change(replace(QUIET, serial=True), "Dependencies in the graph"),
     "20 ms of overhead": Change(
         replace(QUIET, overhead=0.022), "On the critical path: task overhead [+]"
@@ -57,17 +56,19 @@ CHANGES = {
 
 
 def pair(directory: Path, change: Change, number: int) -> RunComparison:
-    """Write and compare the sides of a pair: each run has a seed of its own."""
-    first = number * 2 * A_SIDE
-    before = _runs(directory / "before", QUIET, range(first, first + A_SIDE))
-    after = _runs(directory / "after", change.after, range(first + A_SIDE, first + 2 * A_SIDE))
+    """Write and compare the sides of a pair; each run has a different seed."""
+    first = number * 2 * RUNS_PER_SIDE
+    before = _runs(directory / "before", QUIET, range(first, first + RUNS_PER_SIDE))
+    after = _runs(
+        directory / "after", change.after, range(first + RUNS_PER_SIDE, first + 2 * RUNS_PER_SIDE)
+    )
     return compare(before, after)
 
 
 def is_named_first(comparison: RunComparison, change: Change) -> bool:
-    """Tell whether the first thing that is said after the verdict is what was changed."""
+    """Return whether the first sentence after the verdict names the change."""
     first = " ".join(comparison.sentences[1:]).split(",")[0]
-    return bool(re.search(change.said_first, first)) if change.said_first else not first
+    return bool(re.search(change.first_change, first)) if change.first_change else not first
 
 
 def _runs(directory: Path, noisy: Noisy, seeds: Sequence[int]) -> list[Trace]:

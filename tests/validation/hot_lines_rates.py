@@ -1,10 +1,10 @@
-"""How right `hot_lines` is: ``hot_lines_rates.py --seconds 60``, on a quiet machine.
+"""How accurate `hot_lines` is: ``hot_lines_rates.py --seconds 60``, on a quiet machine.
 
-Runs each program of `hot_programs` on a real worker, and compares the table with the stopwatches
-inside of the program: the line that took most comes first; the lines' shares; how much of the
-function's time was computing, and waiting for a core. With several threads, in a run of its own,
-also how much of each line's time was computing, give or take what the table calls uncertain. Counts
-the programs of which all that is right.
+Runs each program of `hot_programs` on a real worker, and compares the table with the program's
+stopwatches: which line comes first, the percentages of lines, and how much of the function's time
+was computing and CPU wait. A separate run with several threads also compares how much of each
+line's time was computing, within the table's margin of error. Counts the programs for which
+everything is right.
 """
 
 from __future__ import annotations
@@ -21,65 +21,68 @@ import hot_programs
 import pandas as pd
 from clusters import new_client
 from distributed import Client
-from hot_programs import BURSTS, PROGRAMS, TOGETHER, TURN, WAITING, Told, marks
+from hot_programs import BURSTS, PROGRAMS, TOGETHER, TURN, WAITING, TaskTimes, marks
 
 import dasfprof
 
-#: Points by which a share of a line may be off with one thread, and with several: a sampler that
-#: waits for the GIL finds the line that gives it up.
+#: Limits (percentage points) for the error of a line's percentage, with one thread and with
+#: several. With several, a sampler that waits for the GIL often finds the line that releases it.
 ONE_THREAD, SEVERAL = 15.0, 15.0
-#: Points by which the shares of tasks that run in turn may be off.
+#: Limit (percentage points) for the error of percentages of tasks that run in turn.
 IN_TURN = 5.0
-#: Points by which the shares of computing and of waiting for a core may be off.
-WHOLE = 1.0
-#: Tasks at a time of those that run together.
+#: Limit (percentage points) for the errors of computing and of CPU wait.
+TOTALS = 1.0
+#: Parallel tasks of programs that run in several threads.
 THREADS = 3
-#: The share of the time of a line whose computing is compared.
-FEW = 0.05
-#: What is between marks.
+#: Minimum fraction of the time of a line whose computing is compared.
+MINIMUM_SHARE = 0.05
+#: Name for lines without a mark.
 ELSEWHERE = "elsewhere"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What the table and the stopwatches say of a program, in percent of its time."""
+    """Percentages of a program's time in the table and by the stopwatches."""
 
-    #: By mark: of the table, and of the stopwatch.
+    #: Percentages in the table and by the stopwatch, by mark.
     lines: dict[str, tuple[float, float]]
-    #: The mark of the table's first line, and of the stopwatch.
+    #: Mark of the table's first line, and mark with the longest time by the stopwatch.
     first: tuple[str, str]
-    #: Computing, and waiting for a core where the kernel counts that.
-    whole: dict[str, tuple[float, float]]
-    #: If that was counted, which costs calls of the kernel where the core may be taken away: by
-    #: mark, in percent of its own time, computing, and how uncertain the table is.
+    #: Percentages of computing and, if the kernel counts it, of CPU wait.
+    totals: dict[str, tuple[float, float]]
+    #: Percentages of a mark's time that are computing, in the table and by the stopwatch, and the
+    #: table's margin of error, by mark. Empty if CPU time was not counted, since counting needs
+    #: system calls, at which another program may get the core.
     computing: dict[str, tuple[float, float, float]]
     threads: int
-    #: Looks that found the function.
+    #: Number of stack samples of the function.
     samples: int
-    #: By how much a share of half may be off by chance, in 95 of 100 cases.
+    #: Error (percentage points) of a percentage of 50 that chance explains in 95 of 100 cases.
     chance: float
-    #: The share for which the worker's thread had no core.
+    #: Percentage of CPU wait of the worker's threads.
     starved: float
 
     @property
     def off(self) -> float:
-        """The points by which the worst line is off."""
-        return max(abs(one - other) for one, other in self.lines.values())
+        """Return the largest error of a line, in percentage points."""
+        return max(abs(reported - actual) for reported, actual in self.lines.values())
 
     @property
-    def whole_off(self) -> float:
-        """The points by which computing or waiting for a core is off."""
-        return max(abs(one - other) for one, other in self.whole.values())
+    def totals_off(self) -> float:
+        """Return the larger error of computing and CPU wait, in percentage points."""
+        return max(abs(reported - actual) for reported, actual in self.totals.values())
 
     @property
     def computing_off(self) -> float:
-        """The points by which a line's computing is off, beyond what is uncertain."""
-        off = (abs(one - other) - uncertain for one, other, uncertain in self.computing.values())
+        """Return the largest error of a line's computing beyond the margin of error, in points."""
+        off = (
+            abs(reported - actual) - margin for reported, actual, margin in self.computing.values()
+        )
         return max(off, default=0.0)
 
     @property
     def first_is_right(self) -> bool:
-        """Whether the table's first line is that of the stopwatch, or took about as long."""
+        """Return whether the table's first line took the longest, or about as long as that line."""
         named, expected = self.first
         allowed = SEVERAL if self.threads > 1 else ONE_THREAD
         return named in self.lines and (self.lines[expected][1] - self.lines[named][1] <= allowed)
@@ -89,119 +92,120 @@ class Compared:
         allowed = SEVERAL if self.threads > 1 else ONE_THREAD
         if self.computing:
             return self.computing_off <= allowed
-        return self.first_is_right and self.off <= allowed and self.whole_off <= WHOLE
+        return self.first_is_right and self.off <= allowed and self.totals_off <= TOTALS
 
 
 @dataclass(frozen=True)
 class Turns:
-    """What the table and the stopwatches say of bursts and naps, in percent of their time."""
+    """Percentages of the time of bursts and naps in the table and by the stopwatches."""
 
-    #: By function and what it did: of the table, and of the stopwatch.
+    #: Percentages in the table and by the stopwatch, by function and activity.
     parts: dict[str, dict[str, tuple[float, float]]]
 
     @property
     def off(self) -> float:
-        """The points by which the worst is off."""
-        both = (pair for parts in self.parts.values() for pair in parts.values())
-        return max(abs(one - other) for one, other in both)
+        """Return the largest error, in percentage points."""
+        pairs = (pair for parts in self.parts.values() for pair in parts.values())
+        return max(abs(reported - actual) for reported, actual in pairs)
 
     @property
     def is_right(self) -> bool:
-        """Whether all of it is right. The sampler itself takes the lock."""
+        """Return whether all percentages are right. The sampler itself also holds the GIL."""
         return self.off <= IN_TURN
 
 
 def observe(
     client: Client, name: str, directory: Path, threads: int, seconds: float, counts: bool = False
 ) -> Compared:
-    """Run a program in some threads of a worker, and compare."""
-    client.submit(hot_programs.planted, name, 0.2, pure=False).result()  # it imports
+    """Run a program in some threads of a worker, and compare its times with the table."""
+    client.submit(hot_programs.planted, name, 0.2, pure=False).result()  # imports what it needs
     with dasfprof.profile(client, directory=directory) as run:
         futures = [
             client.submit(hot_programs.planted, name, seconds, counts, pure=False)
             for _ in range(threads)
         ]
-        told = client.gather(futures)
-    return compare(run.analyser(progress=False).hot_lines("planted"), told)
+        times = client.gather(futures)
+    return compare(run.analyser(progress=False).hot_lines("planted"), times)
 
 
 def observe_turns(client: Client, name: str, directory: Path, turns: int) -> Turns:
-    """Run bursts and naps in turn on a worker of one thread, and compare."""
-    client.submit(hot_programs.burst, name, pure=False).result()  # it imports
+    """Run bursts and naps in turn on a worker with one thread, and compare their times."""
+    client.submit(hot_programs.burst, name, pure=False).result()  # imports what it needs
     with dasfprof.profile(client, directory=directory) as run:
-        last, told = None, {"burst": [], "nap": []}
+        last, submitted = None, {"burst": [], "nap": []}
         for _ in range(turns):
             last = client.submit(hot_programs.burst, name, last, pure=False)
-            told["burst"].append(last)
+            submitted["burst"].append(last)
             last = client.submit(hot_programs.nap, last, pure=False)
-            told["nap"].append(last)
-        ended = {function: client.gather(futures) for function, futures in told.items()}
+            submitted["nap"].append(last)
+        times = {function: client.gather(futures) for function, futures in submitted.items()}
     analyser = run.analyser(progress=False)
     parts = {}
-    for function, each in ended.items():
+    for function, each in times.items():
         table = analyser.hot_lines(function)
-        wall = sum(one.whole for one in each)
-        queued = [one.run_queue for one in each if one.run_queue is not None]
+        wall = sum(task.wall for task in each)
+        queued = [task.run_queue for task in each if task.run_queue is not None]
         lock = _percent(table, "Interpreter's Lock (s)")
-        rest = 100 * (wall - sum(one.computing for one in each) - sum(queued)) / wall
-        # What waits for nothing of its own has no other rest, as where threads of the process have
-        # the lock and no core.
-        known = 0.0 if function == "nap" or name in WAITING else min(max(rest, 0.0), lock)
-        computing = 100 * sum(one.computing for one in each) / wall
+        other = 100 * (wall - sum(task.computing for task in each) - sum(queued)) / wall
+        # If the function does not wait for anything itself, its other time is waiting for the GIL.
+        known = 0.0 if function == "nap" or name in WAITING else min(max(other, 0.0), lock)
+        computing = 100 * sum(task.computing for task in each) / wall
         core = 100 * sum(queued) / wall if queued else float("nan")
         parts[function] = {
             "computing": (_percent(table, "Computing (s)"), computing),
-            "waiting for a core": (_percent(table, "Waiting for CPU (s)"), core),
-            "the lock": (lock, known),
+            "CPU wait": (_percent(table, "Waiting for CPU (s)"), core),
+            "waiting for the GIL": (lock, known),
         }
     return Turns(parts)
 
 
-def compare(table: pd.DataFrame, told: list[Told]) -> Compared:
-    """Compare what `hot_lines` says with what the tasks say."""
-    threads, wall = len(told), sum(one.whole for one in told)
-    computing = sum(one.computing for one in told)
+def compare(table: pd.DataFrame, tasks: list[TaskTimes]) -> Compared:
+    """Compare a table of `hot_lines` with the times that the tasks measured."""
+    threads, wall = len(tasks), sum(task.wall for task in tasks)
+    computing = sum(task.computing for task in tasks)
     expected: dict[str, float] = {}
-    for one in told:
-        for mark, value in one.seconds.items():
+    for task in tasks:
+        for mark, value in task.seconds.items():
             expected[mark] = expected.get(mark, 0.0) + value
-    places = {(hot_programs.__file__, line): mark for line, mark in marks().items()}
+    mark_of = {(hot_programs.__file__, line): mark for line, mark in marks().items()}
     names = [
-        places.get((file, line), ELSEWHERE)
+        mark_of.get((file, line), ELSEWHERE)
         for file, line in zip(table["File"], table["Line"], strict=True)
     ]
     marked = {mark: seconds for mark, seconds in expected.items() if mark in names}
     marked[ELSEWHERE] = wall - sum(marked.values())
     by_mark = table.groupby(pd.Series(names, index=table.index)).sum(numeric_only=True)
-    found = by_mark["Time (s)"]
+    seconds_of = by_mark["Time (s)"]
     lines = {
-        mark: (100 * found.get(mark, 0.0) / found.sum(), 100 * seconds / wall)
+        mark: (100 * seconds_of.get(mark, 0.0) / seconds_of.sum(), 100 * seconds / wall)
         for mark, seconds in marked.items()
     }
-    whole = {"computing": (_percent(table, "Computing (s)"), 100 * computing / wall)}
-    queued = [one.run_queue for one in told if one.run_queue is not None]
+    totals = {"computing": (_percent(table, "Computing (s)"), 100 * computing / wall)}
+    queued = [task.run_queue for task in tasks if task.run_queue is not None]
     if len(queued) == threads:
         core = _percent(table, "Waiting for CPU (s)")
-        whole["waiting for a core"] = core, 100 * sum(queued) / wall
+        totals["CPU wait"] = core, 100 * sum(queued) / wall
     longest = max(expected, key=lambda mark: expected[mark])
     samples = int(table["Samples"].sum())
     chance = 196 * (0.25 / max(samples, 1)) ** 0.5
     starved = 100 * sum(queued) / wall
-    split = _computing_at(by_mark, told)
-    return Compared(lines, (names[0], longest), whole, split, threads, samples, chance, starved)
+    split = _computing_at(by_mark, tasks)
+    return Compared(lines, (names[0], longest), totals, split, threads, samples, chance, starved)
 
 
-def _computing_at(table: pd.DataFrame, told: list[Told]) -> dict[str, tuple[float, float, float]]:
-    """Compare how much of each mark's time was computing, of those that took a twentieth of it."""
+def _computing_at(
+    table: pd.DataFrame, tasks: list[TaskTimes]
+) -> dict[str, tuple[float, float, float]]:
+    """Compare how much of a mark's time was computing, for marks with a twentieth of all time."""
     shares = 100 * table[["Computing (s)", "Uncertain (s)"]].div(table["Time (s)"], axis=0)
     split = {}
-    for mark in {mark for one in told for mark in one.computing_at} & {*table.index}:
-        seconds = sum(one.seconds[mark] for one in told if mark in one.seconds)
-        if seconds < FEW * sum(one.whole for one in told):
+    for mark in {mark for task in tasks for mark in task.computing_at} & {*table.index}:
+        seconds = sum(task.seconds[mark] for task in tasks if mark in task.seconds)
+        if seconds < MINIMUM_SHARE * sum(task.wall for task in tasks):
             continue
-        computing = sum(one.computing_at.get(mark, 0.0) for one in told)
-        found, uncertain = shares.loc[mark]
-        split[mark] = float(found), 100 * computing / seconds, float(uncertain)
+        computing = sum(task.computing_at.get(mark, 0.0) for task in tasks)
+        reported, margin = shares.loc[mark]
+        split[mark] = float(reported), 100 * computing / seconds, float(margin)
     return split
 
 
@@ -209,19 +213,22 @@ def _percent(table: pd.DataFrame, column: str) -> float:
     return float(100 * table[column].sum() / table["Time (s)"].sum())
 
 
-def show(name: str, found: Compared) -> str:
-    """Say in a line what was found."""
-    lines = ", ".join(f"{mark} {one:.1f}/{other:.1f}" for mark, (one, other) in found.lines.items())
-    whole = ", ".join(f"{what} {one:.1f}/{other:.1f}" for what, (one, other) in found.whole.items())
-    verdict = "right" if found.is_right else "WRONG"
-    if found.computing:
-        each = (f"{m} {t:.0f}/{s:.0f} ± {u:.0f}" for m, (t, s, u) in found.computing.items())
-        return f"{verdict} {name} x{found.threads}, computing of each line: {', '.join(each)}"
-    first = "" if found.first_is_right else f"; first {found.first[0]}, not {found.first[1]}"
-    threads = f" x{found.threads}" if found.threads > 1 else ""
+def show(name: str, compared: Compared) -> str:
+    """Return a line with the result of a comparison."""
+    lines = ", ".join(f"{mark} {a:.1f}/{b:.1f}" for mark, (a, b) in compared.lines.items())
+    totals = ", ".join(f"{name} {a:.1f}/{b:.1f}" for name, (a, b) in compared.totals.items())
+    verdict = "right" if compared.is_right else "WRONG"
+    if compared.computing:
+        each = (f"{m} {t:.0f}/{s:.0f} ± {u:.0f}" for m, (t, s, u) in compared.computing.items())
+        return f"{verdict} {name} x{compared.threads}, computing of each line: {', '.join(each)}"
+    first = (
+        "" if compared.first_is_right else f"; first {compared.first[0]}, not {compared.first[1]}"
+    )
+    threads = f" x{compared.threads}" if compared.threads > 1 else ""
     return (
-        f"{verdict} {name + threads:20} lines off {found.off:4.1f} (chance {found.chance:.1f}), "
-        f"whole off {found.whole_off:4.1f}{first}: {lines}; {whole}"
+        f"{verdict} {name + threads:20} lines off {compared.off:4.1f} "
+        f"(chance {compared.chance:.1f}), "
+        f"totals off {compared.totals_off:4.1f}{first}: {lines}; {totals}"
     )
 
 
@@ -233,9 +240,9 @@ def rates(programs: Iterable[str], seconds: float) -> tuple[int, int]:
             together = ((THREADS, False), (THREADS, True)) if name in TOGETHER else ()
             for threads, counts in ((1, False), *together):
                 with tempfile.TemporaryDirectory() as directory:
-                    found = observe(client, name, Path(directory), threads, seconds, counts)
-                print(show(name, found), flush=True)
-                right, number = right + found.is_right, number + 1
+                    compared = observe(client, name, Path(directory), threads, seconds, counts)
+                print(show(name, compared), flush=True)
+                right, number = right + compared.is_right, number + 1
     return right, number
 
 
@@ -245,14 +252,16 @@ def rates_in_turn(programs: Iterable[str], turns: int) -> tuple[int, int]:
     with new_client(n_workers=1, threads_per_worker=1) as client:
         for name in programs:
             with tempfile.TemporaryDirectory() as directory:
-                found = observe_turns(client, name, Path(directory), turns)
+                compared = observe_turns(client, name, Path(directory), turns)
             each = (
-                f"{function} {what} {one:.1f}/{other:.1f}"
-                for function, parts in found.parts.items()
-                for what, (one, other) in parts.items()
+                f"{function} {activity} {reported:.1f}/{actual:.1f}"
+                for function, parts in compared.parts.items()
+                for activity, (reported, actual) in parts.items()
             )
-            print(f"{'right' if found.is_right else 'WRONG'} {name}: {', '.join(each)}", flush=True)
-            right, number = right + found.is_right, number + 1
+            print(
+                f"{'right' if compared.is_right else 'WRONG'} {name}: {', '.join(each)}", flush=True
+            )
+            right, number = right + compared.is_right, number + 1
     return right, number
 
 

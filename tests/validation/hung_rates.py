@@ -1,8 +1,8 @@
-"""How often the cause of a hung program is named first: ``hung_rates.py --runs 10``.
+"""How often the cause of a hang is named first: ``hung_rates.py --runs 10``.
 
-Runs each program of `hung_programs` so often and looks at it in four ways: live, by the trace and
-by ``dasfprof stuck``; after Ctrl-C (each second run) or SIGKILL, by the trace. Of healthy programs
-it counts the looks at which they are said to hang.
+Runs each program of `hung_programs` ten times and diagnoses it in four ways: live, from the trace
+and with ``dasfprof stuck``, and after Ctrl-C (every second run) or SIGKILL, from the trace. For
+healthy programs, it counts the diagnoses that report a hang.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 
 import hung_programs
 
-#: Seconds until a program is looked at.
+#: Seconds after which a program is diagnosed.
 AFTER = 15.0
-#: Findings of no healthy run.
-GRAVE = ("unfinished-run", "killed-worker-errors", "lost-workers")
-#: Programs that leave work behind on purpose.
+#: Rules of findings that a healthy run must not have.
+SEVERE = ("unfinished-run", "killed-worker-errors", "lost-workers")
+#: Programs that cancel or abandon work on purpose.
 GIVEN_UP = ("forgotten", "cancelled", "abandoned")
 
 
@@ -41,33 +41,33 @@ print(TraceAnalyser(sys.argv[1], progress=False).diagnose().to_json(orient="reco
 """
 
 
-def asked(*arguments: str) -> Any:
-    """Run Python with arguments for something that writes JSON; return None if it fails."""
+def run_json(*arguments: str) -> Any:
+    """Run Python with arguments, and return the JSON that it prints, or None if it fails."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def stuck(address: str) -> Any:
-    return asked("-m", "dasfprof", "stuck", address, "--json", "--limit", "5")
+    return run_json("-m", "dasfprof", "stuck", address, "--json", "--limit", "5")
 
 
 def findings(traces: Path) -> list[dict[str, Any]]:
-    return list(asked("-c", DIAGNOSE, str(traces)))
+    return list(run_json("-c", DIAGNOSE, str(traces)))
 
 
 def is_named_first(name: str, traces: Path) -> bool:
-    first = [f"{one['Finding']} {one['Evidence']}" for one in findings(traces)[:1]]
+    first = [f"{finding['Finding']} {finding['Evidence']}" for finding in findings(traces)[:1]]
     says = hung_programs.PLANTS[name].says
     return any(re.search(says, text, re.DOTALL) for text in first)
 
 
-#: Programs, ways in which they were looked at, and whether what was said is right.
+#: Program, way of diagnosis, and whether the diagnosis was right.
 Seen = Counter[tuple[str, str, bool]]
 
 
 def observe(name: str, number: int) -> Seen:
-    """Run one program, and return in which ways it was looked at with which outcome."""
+    """Run a program, and return the outcome of each way of diagnosis."""
     seen: Seen = Counter()
     with tempfile.TemporaryDirectory() as directory:
         traces = Path(directory, "traces")
@@ -88,8 +88,8 @@ def observe(name: str, number: int) -> Seen:
                 return seen
             time.sleep(AFTER)
             seen[name, "live", is_named_first(name, traces)] += 1
-            told = stuck(address)
-            kinds = [cause["kind"] for cause in told["causes"]] if told else []
+            document = stuck(address)
+            kinds = [cause["kind"] for cause in document["causes"]] if document else []
             seen[name, "stuck", kinds[:1] == [hung_programs.PLANTS[name].kinds[0]]] += 1
             if number % 2:
                 os.killpg(process.pid, signal.SIGINT)
@@ -112,14 +112,14 @@ def observe_healthy(
     name: str, process: subprocess.Popen[str], address: str, traces: Path, seen: Seen
 ) -> None:
     while process.poll() is None:
-        grave = [one for one in findings(traces) if one["Rule"] in GRAVE]
-        seen[name, "live", all(one["Severity"] != "high" for one in grave)] += 1
-        told = stuck(address)
-        if told is not None and process.poll() is None:
-            sure = [cause for cause in told["causes"] if cause["certainty"] != "possible"]
+        severe = [finding for finding in findings(traces) if finding["Rule"] in SEVERE]
+        seen[name, "live", all(finding["Severity"] != "high" for finding in severe)] += 1
+        document = stuck(address)
+        if document is not None and process.poll() is None:
+            sure = [cause for cause in document["causes"] if cause["certainty"] != "possible"]
             seen[name, "stuck", not sure] += 1
-    rules = {one["Rule"] for one in findings(traces)}
-    seen[name, "ended", rules.isdisjoint(GRAVE)] += 1
+    rules = {finding["Rule"] for finding in findings(traces)}
+    seen[name, "ended", rules.isdisjoint(SEVERE)] += 1
 
 
 def main() -> None:
@@ -137,8 +137,8 @@ def main() -> None:
             ways = dict.fromkeys(way for other, way, _ in total if other == name)
             right = {way: total[name, way, True] for way in ways}
             looks = {way: total[name, way, False] + right[way] for way in ways}
-            told = ", ".join(f"{way} {right[way]} of {looks[way]}" for way in ways)
-            print(f"{name:14} {told}", flush=True)
+            cells = ", ".join(f"{way} {right[way]} of {looks[way]}" for way in ways)
+            print(f"{name:14} {cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Programs that are recorded on two workers, and run otherwise: their memory, foretold and real.
+"""Predicted and real peak memory of programs that are recorded on two workers and run on others.
 
-``memory_forecasts.py [NAME ...]`` runs them and prints the table: for the results of
-the fullest worker and for its process the predicted interval, and the real peak, on other workers.
-On two crowded cores: of 20 runs the results of 18 were inside, 19 intervals at most 1.5 wide, and
-the processes of 20, with 19.
+``memory_forecasts.py [NAME ...]`` runs the programs. For each other cluster, it prints the
+predicted interval and the real peak of the results of the fullest worker and of its process. Of 20
+runs on two busy cores, the results of 18 and the processes of all were inside the intervals, and
+19 intervals of each were at most 1.5 wide.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dasfprof import TraceAnalyser
 
 MB = 1_000_000
 RECORDED = (2, 1)
-#: Workers, and threads of each.
+#: Workers and threads per worker of the real runs.
 HELD_OUT = ((3, 2), (5, 1))
 
-#: Bytes of a part in the recorded run, which its tasks' seconds are for.
+#: Bytes of a part in the recorded run. The durations of tasks are for parts of this size.
 USUAL = 12 * MB
 
 
@@ -54,7 +54,7 @@ def use(part: Any) -> float:
 
 
 def swell(part: Any) -> float:
-    """Take far more than comes and goes."""
+    """Take far more memory than the input and the result have."""
     again = np.concatenate([part] * 4)
     work(0.35, part)
     return float(again[-1])
@@ -113,7 +113,7 @@ def slowed(block: Any) -> Any:
 
 
 def random_array(parts: int) -> Any:
-    """Make one whose chunks have 8 MB."""
+    """Return a random array with chunks of 8 MB."""
     return da.random.random((parts * 1000, parts * 1000), chunks=1000).map_blocks(slowed)
 
 
@@ -142,7 +142,7 @@ PROGRAMS: dict[str, Callable[[Client], None]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The peak of one kind of memory of one run, bytes in MB, and what was foretold of it."""
+    """Real and predicted peak of one kind of memory in a run, in MB."""
 
     program: str
     workers: int
@@ -164,12 +164,14 @@ class Outcome:
         )
 
 
-def record(program: Callable[[Client], None], size: tuple[int, int], place: Path) -> TraceAnalyser:
-    """Run a program on so many workers with so many threads."""
+def record(
+    program: Callable[[Client], None], size: tuple[int, int], directory: Path
+) -> TraceAnalyser:
+    """Record a program; `size` has the number of workers and of threads per worker."""
     workers, threads = size
     with (
         new_client(n_workers=workers, threads_per_worker=threads, memory_limit=0) as client,
-        dasfprof.profile(client, directory=place) as run,
+        dasfprof.profile(client, directory=directory) as run,
     ):
         program(client)
         time.sleep(0.3)
@@ -177,7 +179,7 @@ def record(program: Callable[[Client], None], size: tuple[int, int], place: Path
 
 
 def real_peaks(analyser: TraceAnalyser) -> dict[str, float]:
-    """The most that a worker was seen with, by the samples alone."""
+    """Return the peak memory of a worker in the samples, in MB."""
     held, used = analyser.trace.managed_memory, analyser.trace.samples
     return {
         "Results": held.groupby("worker_id")["size"].max().max() / MB,
@@ -185,12 +187,12 @@ def real_peaks(analyser: TraceAnalyser) -> dict[str, float]:
     }
 
 
-def forecasts(name: str, place: Path) -> list[Outcome]:
-    """Record a program on two workers; run it on others; compare."""
-    recorded = record(PROGRAMS[name], RECORDED, place / "recorded")
+def forecasts(name: str, directory: Path) -> list[Outcome]:
+    """Record a program on two workers, run it on others, and compare the memory."""
+    recorded = record(PROGRAMS[name], RECORDED, directory / "recorded")
     outcomes = []
     for number, (workers, threads) in enumerate(HELD_OUT):
-        real = real_peaks(record(PROGRAMS[name], (workers, threads), place / str(number)))
+        real = real_peaks(record(PROGRAMS[name], (workers, threads), directory / str(number)))
         (row,) = recorded.memory_forecast([workers], threads=threads).to_dict("records")
         if row["Verdict"].startswith("Not predicted"):
             print(f"{name:20} {workers} x {threads}  {row['Verdict']} real {real}", flush=True)
@@ -202,18 +204,18 @@ def forecasts(name: str, place: Path) -> list[Outcome]:
 
 
 def main(names: list[str]) -> None:
-    """Print what was foretold of each program, and what it took."""
-    every: list[Outcome] = []
+    """Print the predicted and the real memory of each program."""
+    outcomes: list[Outcome] = []
     for name in names or list(PROGRAMS):
-        with tempfile.TemporaryDirectory() as place:
-            for outcome in forecasts(name, Path(place)):
-                every.append(outcome)
+        with tempfile.TemporaryDirectory() as directory:
+            for outcome in forecasts(name, Path(directory)):
+                outcomes.append(outcome)
                 print(outcome, flush=True)
     for kind in ("Results", "Process"):
-        own = [one for one in every if one.kind == kind]
-        inside = sum(one.inside for one in own)
-        narrow = sum(one.most <= 1.5 * one.least for one in own)
-        print(f"{kind}: {inside} of {len(own)} inside; {narrow} at most 1.5 wide")
+        selected = [outcome for outcome in outcomes if outcome.kind == kind]
+        inside = sum(outcome.inside for outcome in selected)
+        narrow = sum(outcome.most <= 1.5 * outcome.least for outcome in selected)
+        print(f"{kind}: {inside} of {len(selected)} inside; {narrow} at most 1.5 wide")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Random programs on real clusters, and what their own events say against the findings.
+"""Random programs on real clusters, and findings that their events contradict.
 
-``random_programs.py [--seed N] [--number N] [--killed] [DIRECTORY]`` runs one after
-the other, each of the seed after the last: tasks that sleep, compute, fail, are tried again,
-cancelled or dropped, that secede and submit others; actors, shuffles, results of many bytes;
-clusters that grow, shrink and are restarted, and workers that are killed. It prints the findings
-that the refuters contradict, and keeps the traces of these. With ``--killed`` each program is
-killed on its way, with its scheduler and workers.
+``random_programs.py [--seed N] [--number N] [--killed] [DIRECTORY]`` runs programs with consecutive
+seeds. Their tasks sleep, compute, fail, are retried, cancelled or released, secede, and submit
+other tasks. There are actors, shuffles, and large results. Clusters grow, shrink and are restarted,
+and workers are killed. It prints the findings that the refuters contradict, and keeps the traces of
+these programs. With ``--killed``, each program is killed while it runs, with its scheduler and
+workers.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from refuters import refute
 import dasfprof
 from dasfprof import TraceAnalyser
 
-#: Seconds that a program waits for its tasks: whose workers are gone never end.
+#: Seconds for which a program waits for its tasks. Tasks without workers never finish.
 _PATIENCE = 20.0
-#: Seconds within which a program that is to be killed has begun to record.
+#: Seconds within which a program that will be killed must have started to record.
 _START = 120.0
 
 
 def mixed(seed: float, *_: Any) -> Any:
-    """Do what a number tells: the runs of one function are as unlike as can be."""
+    """Do something that depends on the seed, so that runs of the function differ a lot."""
     chosen = random.Random(seed)
     kind = chosen.random()
     if kind < 0.3:
@@ -89,7 +89,7 @@ class Counter:
 
 
 class Program:
-    """What a client does: a few steps by chance."""
+    """Random steps of a client."""
 
     def __init__(self, chosen: random.Random, cluster: Any, client: Client) -> None:
         self.chosen, self.cluster, self.client = chosen, cluster, client
@@ -108,7 +108,7 @@ class Program:
             wait(self.futures, timeout=_PATIENCE)
 
     def steps(self) -> dict[Callable[[], object], float]:
-        """Give the steps, and how often each is chosen."""
+        """Return the steps, and the weights with which they are chosen."""
         return {
             self.layers: 35,
             self.failures: 15,
@@ -166,14 +166,14 @@ class Program:
             self.futures = [future for future in self.futures if id(future) not in ids]
 
     def kill(self) -> None:
-        """Kill a worker's process, if it is another than this one."""
+        """Kill a worker's process, unless it is this process."""
         pid = getattr(self.chosen.choice(list(self.cluster.workers.values())), "pid", None)
         if pid is not None and pid != os.getpid():
             os.kill(pid, signal.SIGKILL)
             time.sleep(2 * self.chosen.random())
 
     def another_client(self) -> None:
-        """Let another client come and go, with its results or without."""
+        """Let another client connect, submit tasks, and leave with or without their results."""
         with Client(self.cluster.scheduler_address) as other:
             futures = other.map(short, range(self.chosen.randint(1, 30)), pure=False)
             if self.chosen.random() < 0.5:
@@ -185,12 +185,12 @@ class Program:
         self.futures.append(self.client.compute(frame.shuffle("a").groupby("a").b.sum()))
 
     def restart(self) -> None:
-        """Restart all workers; without nannies, lose them."""
+        """Restart all workers, or lose them if they have no nannies."""
         self.client.restart(timeout=_PATIENCE)
         self.futures = []
 
     def large_results(self) -> None:
-        """Make more than fits into memory, on a small worker."""
+        """Create results that do not fit into the memory of a small worker."""
         self.futures += self.client.map(large, range(self.chosen.randint(4, 20)), pure=False)
 
     def scale(self) -> None:
@@ -199,11 +199,11 @@ class Program:
 
 
 def run(seed: int, directory: Path) -> None:
-    """Run the program of a seed under the profiler; however it ends is right."""
+    """Record the program of a seed. Any outcome is accepted."""
     chosen = random.Random(seed)
     processes = chosen.random() < 0.6
     with (
-        suppress(TimeoutError),  # of a cluster that a busy machine does not close in time
+        suppress(TimeoutError),  # a busy machine may not close the cluster in time
         LocalCluster(
             n_workers=chosen.randint(1, 3),
             threads_per_worker=chosen.randint(1, 3),
@@ -220,7 +220,7 @@ def run(seed: int, directory: Path) -> None:
 
 
 def run_and_kill(seed: int, directory: Path) -> None:
-    """Run the program of a seed, and kill it with all its processes a moment after it has begun."""
+    """Record the program of a seed, and kill it with all its processes shortly after its start."""
     program = multiprocessing.get_context("spawn").Process(
         target=_as_a_group, args=(seed, directory)
     )
@@ -228,7 +228,7 @@ def run_and_kill(seed: int, directory: Path) -> None:
     limit = time.monotonic() + _START
     while program.is_alive() and not any(directory.glob("*TracePlugin*")):
         if time.monotonic() > limit:
-            program.kill()  # its cluster did not come up: there is nothing to look at
+            program.kill()  # its cluster did not start: there is no trace
         time.sleep(0.05)
     program.join(10 * random.Random(seed).random())
     if program.is_alive() and program.pid is not None:
@@ -244,7 +244,7 @@ def _as_a_group(seed: int, directory: Path) -> None:
 
 
 def against(directory: Path) -> list[str]:
-    """Return what a trace says against its findings, and the rules that failed."""
+    """Return the contradictions between a trace and its findings, and the rules that failed."""
     analyser = TraceAnalyser(sorted(directory.glob("*.msgpack")), progress=False)
     lost = [note.text for note in analyser.trace.notes if note.kind == "caught-errors"]
     return [*lost, *refute(directory, analyser.findings())]

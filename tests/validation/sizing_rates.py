@@ -1,13 +1,14 @@
-"""Whether ``cluster_sizing(deadline=)`` is in time, and how dear: ``sizing_rates.py``.
+"""Whether ``cluster_sizing(deadline=)`` meets deadlines, and at what cost: ``sizing_rates.py``.
 
-Traces are made of runs whose time on any number of workers follows without a replay: of tasks that
-are alike it is ``ceil(tasks / workers) x seconds``, of others that of a list from which each free
-worker takes the next. Each is recorded on four workers of one thread, and sized for deadlines that
-2 to 200 workers just meet. The runs that have to be in time are others: each is longer or shorter
-by some per cent as a whole, and random lengths are drawn again.
+The traces are of runs whose duration on any number of workers can be calculated: for equal tasks it
+is ``ceil(tasks / workers) x seconds``, and for other tasks that of list scheduling, in which each
+free worker takes the next task. Each run is recorded on four workers with one thread, and sized
+for deadlines that 2 to 200 workers just meet. The choice is tested with other runs: the duration of
+each is a few per cent longer or shorter, and random durations are drawn again.
 
-Prints in how many of these runs the choice is in time, and what it costs more than the cheapest
-number of workers with which nine of ten are; "none" where no number is said to be.
+Prints in how many of these runs the choice meets the deadline, and its cost relative to the
+cheapest number of workers that meets it in nine of ten runs. "none" means that `cluster_sizing`
+reported no sufficient number.
 """
 
 from __future__ import annotations
@@ -26,49 +27,49 @@ from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: Workers of the recorded run, those of which a deadline is the time, and the most there are.
+#: Workers of the recorded run, numbers of workers that just meet a deadline, and maximum number.
 RECORDED, JUST, MOST = 4, (2, 3, 5, 8, 13, 20, 32, 50, 80, 125, 200), 200
-#: A deadline is so many times what nine of ten runs on so many workers stay below; and by which
-#: standard deviation runs differ as a whole.
+#: Factor of deadlines relative to the duration that nine of ten runs stay below, and standard
+#: deviation of the durations of runs.
 SLACK, VARIES = 1.02, 0.03
-#: Seconds of stages, each of which begins when the one before it has ended.
+#: Seconds of tasks by stage. A stage starts when the previous one has finished.
 Stages = Sequence[Sequence[float]]
-#: Runs of random lengths that have to be in time.
+#: Number of runs with which a choice is tested.
 RUNS = 20
 
 
 def alike(_: random.Random) -> Stages:
-    """Tasks that are alike."""
+    """Return equal tasks."""
     return [[10.0] * 1000]
 
 
 def alike_and_few(_: random.Random) -> Stages:
-    """Tasks of which 200 workers have hardly one each."""
+    """Return equal tasks, hardly one for each of 200 workers."""
     return [[30.0] * 240]
 
 
 def then_a_chain(_: random.Random) -> Stages:
-    """Tasks that are alike, and a chain that needs them all."""
+    """Return equal tasks, and a chain that depends on all of them."""
     return [[10.0] * 1000, *([5.0] for _ in range(4))]
 
 
 def then_a_long_chain(_: random.Random) -> Stages:
-    """Tasks that are alike, and a chain that takes most of the time from 20 workers on."""
+    """Return equal tasks, and a chain that takes most of the time with at least 20 workers."""
     return [[10.0] * 400, *([20.0] for _ in range(10))]
 
 
 def two_stages(_: random.Random) -> Stages:
-    """Tasks that are alike, and other ones that need them all."""
+    """Return equal tasks, and other tasks that depend on all of them."""
     return [[8.0] * 600, [0.1], [4.0] * 600]
 
 
 def varying(lengths: random.Random) -> Stages:
-    """Tasks that differ by a tenth."""
+    """Return tasks whose durations differ by a tenth."""
     return [[lengths.gauss(10.0, 1.0) for _ in range(1000)]]
 
 
 def random_lengths(lengths: random.Random) -> Stages:
-    """Tasks of which many are short and few are long."""
+    """Return many short and few long tasks."""
     return [[1.0 + lengths.expovariate(1 / 4.0) for _ in range(1500)]]
 
 
@@ -79,30 +80,30 @@ FAMILIES: dict[str, Callable[[random.Random], Stages]] = {
 
 
 def seconds_on(workers: int, stages: Stages) -> float:
-    """Give the seconds of a run on so many workers of one thread."""
-    whole = 0.0
+    """Return the duration of a run on `workers` workers with one thread."""
+    total = 0.0
     for stage in stages:
         if len(set(stage)) == 1:
-            whole += ceil(len(stage) / workers) * stage[0]
+            total += ceil(len(stage) / workers) * stage[0]
             continue
         free = [0.0] * workers
         for seconds in stage:
             heapq.heapreplace(free, free[0] + seconds)
-        whole += max(free)
-    return whole
+        total += max(free)
+    return total
 
 
 def recorded(stages: Stages, directory: Path) -> TraceAnalyser:
-    """Write the trace of a run on the recorded workers."""
+    """Write the trace of a run on `RECORDED` workers, and return its analyser."""
     tasks: list[Task] = []
     begin, before = 0.0, []
-    for place, stage in enumerate(stages):
+    for index, stage in enumerate(stages):
         free = [(begin, worker) for worker in range(RECORDED)]
         for number, seconds in enumerate(stage):
             start, worker = free[0]
-            key, stop = f"stage{place}-{number}", start + seconds
-            about = {} if start == 0.0 else {"sent": start}
-            tasks.append(Task(key, worker, start, stop, dependencies=before, **about))
+            key, stop = f"stage{index}-{number}", start + seconds
+            times = {} if start == 0.0 else {"sent": start}
+            tasks.append(Task(key, worker, start, stop, dependencies=before, **times))
             heapq.heapreplace(free, (stop, worker))
         begin, before = max(free)[0], [task.key for task in tasks[-len(stage) :]]
     return Plan(tasks, workers=RECORDED, threads=1).write(directory)
@@ -110,18 +111,19 @@ def recorded(stages: Stages, directory: Path) -> TraceAnalyser:
 
 @dataclass(frozen=True)
 class Sized:
-    """What was chosen for a deadline."""
+    """Choice of `cluster_sizing` for a deadline."""
 
-    #: The workers that just meet it, and those chosen; 0: none are said to meet it.
+    #: Number of workers that just meets the deadline, and chosen number, or 0 without a choice.
     just: int
     chosen: int
-    #: The share of runs in time on these, and their cost as a share of the cheapest.
+    #: Fraction of runs that meet the deadline with the choice, and its cost relative to the
+    #: cheapest.
     in_time: float
     cost: float
 
 
-def sized(name: str, directory: Path, those: Sequence[int] = JUST) -> Iterator[Sized]:
-    """Ask for the cluster of each deadline of a family."""
+def sized(name: str, directory: Path, numbers: Sequence[int] = JUST) -> Iterator[Sized]:
+    """Yield the choice for each deadline of a family."""
     family, chance = FAMILIES[name], random.Random(1)
     analyser = recorded(family(random.Random(0)), directory)
     runs = [(family(chance), chance.gauss(1.0, VARIES)) for _ in range(RUNS)]
@@ -129,7 +131,7 @@ def sized(name: str, directory: Path, those: Sequence[int] = JUST) -> Iterator[S
         workers: [factor * seconds_on(workers, stages) for stages, factor in runs]
         for workers in range(1, MOST + 1)
     }
-    for just in those:
+    for just in numbers:
         deadline = SLACK * sorted(took[just])[ceil(0.9 * RUNS) - 1]
         in_time = {
             workers: sum(each <= deadline for each in times) / RUNS

@@ -1,8 +1,8 @@
-"""Does what findings advise, and compares what was gained with what was promised.
+"""Compare the time that advice saves with the potential savings that its finding reports.
 
-A program that has a variant with ``--advised`` runs unchanged and as advised, in turns, under the
-profiler. Promised are the seconds at stake of the finding whose suggestion the variant follows;
-gained is what the programs themselves measure from their first submission on.
+Programs that have a variant with ``--advised`` run unchanged and as advised, in turn, under the
+profiler. The potential savings are those of the finding whose suggestion the variant follows. The
+time saved is measured by the programs, from their first submission.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from run import ADVISED, Recorded, programs, record
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a suggestion; medians, in seconds."""
+    """Outcome of a suggestion: medians, in seconds."""
 
     rule: str
-    #: How long the program took as it is, and as advised.
+    #: Durations of the program, unchanged and as advised.
     before: float
     after: float
-    #: The seconds at stake; NaN where the finding was not there, or gave none.
+    #: Potential savings, or NaN without a finding or a figure.
     promised: float
-    #: The share of the machine's cores that other programs used meanwhile.
+    #: Fraction of the machine's cores that other programs used meanwhile.
     busy_elsewhere: float
 
     @property
     def gained(self) -> float:
-        """The seconds that the program was shorter."""
+        """Return the time saved."""
         return self.before - self.after
 
 
 def advised_programs() -> list[str]:
-    """List the programs that have a variant."""
+    """Return the names of the programs that have a variant."""
     return [name for name in programs() if declaration(name).advised]
 
 
 def compare(name: str, directory: Path, times: int) -> Outcome:
-    """Run a program and its variant in turns."""
+    """Run a program and its variant in turn."""
     rule = declaration(name).advised
     assert rule is not None
     before, after, promised, busy = [], [], [], []

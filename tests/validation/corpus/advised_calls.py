@@ -1,8 +1,8 @@
-"""Every call that a rule can advise, and a small program for each in which it is followed.
+"""All calls that rules can advise, and small programs that follow this advice.
 
-``advised_calls.py [NAME ...]`` runs each program as it is and as advised, and prints the rule, the
-call, the program, and before and after: its seconds, and those at stake in the rule's finding.
-`advised_calls` reads the calls out of the texts of the rules. Each of these is in `PROGRAMS` or in
+``advised_calls.py [NAME ...]`` runs each program unchanged and as advised. It prints the rule, the
+call, and the program's duration and the potential savings in the rule's finding, before and after.
+`advised_calls` extracts the calls from the texts of the rules. Each call is in `PROGRAMS` or in
 `WITHOUT`.
 """
 
@@ -46,13 +46,13 @@ from dasfprof.analysis import diagnosis
 from dasfprof.analysis.diagnosis import chunk_arguments, registry, run_figures, task_figures
 from dasfprof.analysis.diagnosis.ranking import RULES
 
-# --- The calls that rules advise, by their texts --------------------------------------------------
+# --- Calls that rules advise ----------------------------------------------------------------------
 
 #: A call or an argument in a text.
 _CALL = re.compile(r"(?<![\w{])([A-Za-z_][\w.]*)\(|(?<![\w{.(])([a-z_]\w*)=(?=[\w\"'{\[(,. ]|$)")
-#: Modules whose texts are of no rule.
+#: Modules whose texts do not belong to a rule.
 _SHARED = {module.__name__ for module in (registry, run_figures, task_figures)}
-#: What texts name besides: the program's own functions, and what it had better not call.
+#: Other calls in texts: functions of the program, and calls that it should avoid.
 _NO_ADVICE = {
     *("f()", "b()", "acquire()", "apply()", "iterrows()", "__import__()", "compute()", "wait()"),
     *(
@@ -87,7 +87,7 @@ def advised_calls() -> dict[str, set[str]]:
 
 
 def _texts(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> Iterator[str]:
-    """Return the texts of a function or constant, and of those in diagnosis that it uses."""
+    """Return the texts of a function or constant, and of those in `diagnosis` that it uses."""
     value = getattr(module, name, None)
     owner = getattr(value, "__module__", module.__name__) if callable(value) else module.__name__
     if owner in _SHARED or (owner, name) in seen or not owner.startswith(diagnosis.__name__):
@@ -112,16 +112,16 @@ def _defined(node: ast.stmt) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-# --- Programs in which they are followed ----------------------------------------------------------
+# --- Programs that follow the advice --------------------------------------------------------------
 
 
 class Program(NamedTuple):
-    """A program for one or more calls of a rule; it returns a result."""
+    """Program for one or more calls that a rule advises; `run` returns a result."""
 
     rule: str
     calls: tuple[str, ...]
     run: Callable[[Client, bool], Any]
-    #: Workers and threads of each, as it is and as advised.
+    #: Numbers of workers and of threads per worker, unchanged and as advised.
     cluster: tuple[int, int] = (2, 1)
     advised: tuple[int, int] | None = None
 
@@ -254,7 +254,7 @@ def delays_arrays(_: Client, advised: bool) -> Any:
 
 
 def total(array: Any) -> float:
-    """Add up."""
+    """Return the sum."""
     return float(array.sum())
 
 
@@ -282,7 +282,7 @@ def picked(table: Any, number: int) -> float:
 
 
 def looked_up(table: Any, number: int) -> str:
-    """Return an item of a dict, which may be pickled."""
+    """Return an item of a dict that may be pickled."""
     import pickle
 
     return (pickle.loads(table) if isinstance(table, bytes) else table)[number]
@@ -344,7 +344,7 @@ def by_row(row: Any) -> float:
 
 
 def by_column(table: Any) -> Any:
-    """Compute the same with columns."""
+    """Compute the same with whole columns."""
     return pd.Series(np.where(table["a"] > 3, table["a"] * table["b"], 0.0), table.index)
 
 
@@ -490,7 +490,7 @@ def reads_pieces_of_files(client: Client, advised: bool) -> Any:
 
 
 class SlowSystem(fsspec.AbstractFileSystem):
-    """Files of 60 MB, which are read at 100 MB/s after 0.03 s."""
+    """File system with files of 60 MB, a latency of 0.03 s, and a bandwidth of 100 MB/s."""
 
     protocol = "slow-pieces"
 
@@ -507,7 +507,7 @@ class SlowFile(AbstractBufferedFile):
 
 
 def sum_of_pieces(number: int, options: dict[str, Any]) -> int:
-    """Read pieces of a file that lie far apart, from both of its ends."""
+    """Read distant pieces of a file, alternating between both ends."""
     total = number
     fsspec.register_implementation("slow-pieces", SlowSystem, clobber=True)
     system, path = fsspec.url_to_fs("slow-pieces://x")
@@ -539,7 +539,7 @@ LOCK = threading.Lock()
 
 
 def locked(number: int) -> int:
-    """Sleep with a lock of the process."""
+    """Sleep while holding a lock of the process."""
     with LOCK:
         time.sleep(0.08)
     return number
@@ -656,11 +656,11 @@ WITHOUT: dict[str, set[str]] = {
 }
 
 
-# --- How a program is run -------------------------------------------------------------------------
+# --- Running programs -----------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
-    """A run of a program: its seconds, those at stake in the rule's finding, and its result."""
+    """Run of a program: its duration, potential savings in the rule's finding, and result."""
 
     seconds: float
     at_stake: float
@@ -682,18 +682,18 @@ def run(program: Program, advised: bool, directory: Path) -> Run:
     ):
         if workers:
             client.wait_for_workers(workers)
-            client.run(pause, 0, 0.0)  # loads this module, which is none of the program's work
+            client.run(pause, 0, 0.0)  # loads this module before the measurement
         with dasfprof.profile(client, directory=directory):
             begin = time.perf_counter()
             result = program.run(client, advised)
             seconds = time.perf_counter() - begin
     findings = TraceAnalyser(directory, progress=False).diagnose()
-    own = findings[findings["Rule"] == program.rule]["Seconds at stake (s)"]
-    return Run(seconds, float(own.fillna(0.0).sum()), len(own) > 0, result)
+    matches = findings[findings["Rule"] == program.rule]["Seconds at stake (s)"]
+    return Run(seconds, float(matches.fillna(0.0).sum()), len(matches) > 0, result)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each program, and the calls that none follows."""
+    """Print a line for each program, and the calls without a program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="NAME")
     options = parser.parse_args(arguments)
@@ -718,7 +718,7 @@ def line_of(name: str, before: Run, after: Run) -> str:
 
 
 if __name__ == "__main__":
-    # So that workers find its functions by their names.
+    # Import this file as a module, so that workers find its functions by name.
     from advised_calls import main as main_by_name
 
     main_by_name()

@@ -1,9 +1,9 @@
-"""Records the programs of threads that people began in public, and prints what is said of each.
+"""Record the programs from public questions, and print how well each is diagnosed.
 
-``cases.py [--corpus-traces DIR] [CASE ...]`` prints a row a case: whether the
-true cause is named first, below something else or not at all, or something is said that is wrong
-or does harm when it is followed; and what is said first. Traces there are told of again with
-``--again``, without running the programs.
+``cases.py [--corpus-traces DIR] [CASE ...]`` prints a row per case with the first finding and a
+verdict: the actual cause is named first, below other findings, or not at all, or a finding is
+wrong, or advice is harmful. With ``--again``, it diagnoses existing traces without running the
+programs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from run import BUSY, CASES, programs, record, recorded
 
 from dasfprof.text import elide
 
-#: How far a cause is named, from the best on. What is wrong counts before what is right.
+#: Verdicts, best first. If several are true, the worst one counts.
 VERDICTS = ("first", "below", "silent", "wrong", "harmful")
 
 
 def verdict(declared: Declaration, findings: pd.DataFrame, busy: bool) -> str:
-    """Tell how far a diagnosis names a case's cause."""
-    wanted = [one for one in declared.expectations if one.wanted]
-    unwanted = [one for one in declared.expectations if not one.wanted]
-    violated = [one for one in unwanted if not one.holds(findings, busy)]
+    """Return how well a diagnosis names the cause of a case: one of `VERDICTS`."""
+    wanted = [expected for expected in declared.expectations if expected.wanted]
+    unwanted = [expected for expected in declared.expectations if not expected.wanted]
+    violated = [expected for expected in unwanted if not expected.holds(findings, busy)]
     if violated:
-        return "harmful" if any(one.harmful for one in violated) else "wrong"
-    if not all(one.holds(findings, busy) for one in wanted):
+        return "harmful" if any(expected.harmful for expected in violated) else "wrong"
+    if not all(expected.holds(findings, busy) for expected in wanted):
         return "silent"
-    first = (dataclasses.replace(one, first=True) for one in wanted)
-    return "first" if all(one.holds(findings, busy) for one in first) else "below"
+    first = (dataclasses.replace(expected, first=True) for expected in wanted)
+    return "first" if all(expected.holds(findings, busy) for expected in first) else "below"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,28 +1,26 @@
-"""What the diagnosis has to say of each program of the corpus, and what it must not say.
+"""Findings that each program of the corpus must and must not have.
 
-Beside each script is a TOML file with
+Next to each script is a TOML file with these keys:
 
 ``exit_code``
-    the script's, 0 unless given.
+    Exit code of the script, 0 by default.
 ``[healthy]``
-    the run has no fault: no finding is of severity high.
+    The program has no fault: no finding has the severity high.
 ``[[must]]``
-    a finding that has to be there: of a ``rule``, with all words of ``says`` in its text, evidence
-    or suggestion; with ``first = true`` before all others.
+    Expected finding: its ``rule``, and texts in ``says`` that its headline, evidence or suggestion
+    contain. With ``first = true``, it must be the first finding.
 ``[[must_not]]``
-    a finding that must not be there: of a ``rule``, of a ``severity``, with all words of ``says``.
-    What is not given does not matter.
-    With ``harmful = true`` who follows it is worse off.
+    Finding that the program must not have: its ``rule``, ``severity``, and texts in ``says``. Keys
+    that are not given do not matter. With ``harmful = true``, following its advice does harm.
 ``[advised]``
-    the ``rule`` whose suggestion the script follows when it runs with ``--advised``.
+    The ``rule`` whose suggestion the script follows if it runs with ``--advised``.
 ``thread``, ``cause``, ``today``
-    of a case: where people asked, what was the matter, and how far that is named, "first" unless
-    given (`cases.VERDICTS`). What ``must`` be said names that cause.
+    For a case: where people asked, the actual cause, and how well it is named (`cases.VERDICTS`;
+    "first" by default). ``must`` describes the findings that name this cause.
 
-Where other programs use the host's cores, findings that say so (`OF_BUSY_HOSTS`) are neither first
-nor a fault. Each says in ``why`` what shows that it has to be so. ``wrong_today`` says what is
-found instead: the test is expected to fail until that is mended, in each run or, with
-``sometimes = true``, in some.
+If other programs used the host's cores, findings that report this (`OF_BUSY_HOSTS`) are ignored.
+Each expectation gives its reason in ``why``. ``wrong_today`` describes an existing fault of the
+diagnosis: the test is then expected to fail, in each run or, with ``sometimes = true``, in some.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ from typing import Any
 import pandas as pd
 from run import place_of
 
-#: What is true of any run on a host whose cores other programs use: findings, with those that
-#: stand beneath them.
+#: Findings that are true of any run on a host whose cores other programs use. Their symptoms are
+#: ignored too.
 OF_BUSY_HOSTS = ("cpu-oversubscribed", "scheduler-bound", "slow-dispatch")
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A finding that has to be there, or must not be there."""
+    """Finding that a program must have or must not have."""
 
     wanted: bool
     rule: str | None = None
@@ -54,13 +52,13 @@ class Expectation:
     harmful: bool = False
 
     def __str__(self) -> str:
-        """Return a name for the test, without blanks."""
+        """Return a name for the test, without spaces."""
         what = [self.rule, self.severity, *self.says, "first" if self.first else None]
         words = "-".join(word.replace(" ", "_") for word in what if word)
         return words if self.wanted else f"no-{words}"
 
     def holds(self, findings: pd.DataFrame, busy: bool) -> bool:
-        """Whether these findings are as expected; on a busy host more of them may be true."""
+        """Return whether findings are as expected. On a busy host, more findings may be true."""
         if busy and not (self.wanted and self.rule in OF_BUSY_HOSTS):
             findings = findings[~findings[["Rule", "Cause"]].isin(OF_BUSY_HOSTS).any(axis=1)]
         rows = findings.head(1) if self.first else findings
@@ -68,23 +66,23 @@ class Expectation:
         return found == self.wanted
 
     def _describes(self, row: dict[Any, Any]) -> bool:
-        words = " ".join(str(row[column]) for column in ("Finding", "Evidence", "Suggestion"))
+        text = " ".join(str(row[column]) for column in ("Finding", "Evidence", "Suggestion"))
         return (
             self.rule in (None, row["Rule"])
             and self.severity in (None, row["Severity"])
-            and all(word in words for word in self.says)
+            and all(part in text for part in self.says)
         )
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is expected of a program."""
+    """Expectations about a program."""
 
     exit_code: int
     expectations: tuple[Expectation, ...]
-    #: The rule whose suggestion ``--advised`` follows, if the program has that.
+    #: Rule whose suggestion ``--advised`` follows, if the program has that variant.
     advised: str | None
-    #: Of a case; empty: of none.
+    #: Facts about a case; empty for other programs.
     thread: str
     cause: str
     today: str
@@ -92,7 +90,7 @@ class Declaration:
 
 def declaration(name: str) -> Declaration:
     """Read the declaration of a program."""
-    import tomllib  # from Python 3.11 on
+    import tomllib  # requires Python 3.11
 
     given = tomllib.loads((place_of(name) / f"{name}.toml").read_text())
     return Declaration(

@@ -1,7 +1,7 @@
-"""Records the programs of the corpus, each as ``dasfprof run`` does, and prints their findings.
+"""Record programs of the corpus like ``dasfprof run``, and print their findings.
 
-``run.py [--corpus-traces DIR] [--advised] [PROGRAM ...]`` runs those named, or
-all. Each leaves its trace, and what it printed, in a directory of its name.
+``run.py [--corpus-traces DIR] [--advised] [PROGRAM ...]`` runs the named programs, or all. The
+trace and the output of each program are stored in a directory with its name.
 """
 
 from __future__ import annotations
@@ -24,67 +24,67 @@ import psutil
 from dasfprof import TraceAnalyser
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: Programs of threads that people began in public; `cases.py` prints what is said of them.
+#: Programs from public questions; `cases.py` prints how well they are diagnosed.
 CASES = Path(__file__).parent / "cases"
 #: Programs without a fault.
 HEALTHY = Path(__file__).parent / "healthy"
 ADVISED = "--advised"
-#: A share of the cores. Where other programs used more, timings tell nothing of this run.
+#: Threshold (fraction of the cores): if other programs used more, timings are not meaningful.
 BUSY = 0.15
-#: The file beside a program's trace that has the share of the cores which others used.
+#: File next to a program's trace with the fraction of the cores that other programs used.
 _OTHERS = "others.txt"
-#: Seconds; a busy machine is no failure.
+#: Time limit (s) of a program, long enough for a busy machine.
 DEADLINE = 300.0
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A program that has run under the profiler."""
+    """Program that has run under the profiler."""
 
-    #: The script's, without ``.py``.
+    #: Name of the script, without ``.py``.
     name: str
     exit_code: int
-    #: From its start to its end, with those of the cluster and the profiler's report.
+    #: Duration, including the start of the cluster and the profiler's report.
     seconds: float
-    #: The share of the machine's cores that other programs used meanwhile.
+    #: Fraction of the machine's cores that other programs used meanwhile.
     busy_elsewhere: float
-    #: That of the trace files, and of ``printed.txt``.
+    #: Directory of the trace files and of ``printed.txt``.
     directory: Path
 
     @property
     def printed(self) -> str:
-        """What it printed."""
+        """Return the output of the program."""
         return (self.directory / "printed.txt").read_text()
 
     @cached_property
     def analyser(self) -> TraceAnalyser:
-        """The analyser of its trace."""
+        """Return the analyser of its trace."""
         return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False)
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """The diagnosis of its trace."""
+        """Return the diagnosis of its trace."""
         return self.analyser.diagnose()
 
 
 def programs(place: Path = PROGRAMS) -> list[str]:
-    """List the programs by name."""
+    """Return the names of the programs."""
     return sorted(path.stem for path in place.glob("*.py"))
 
 
 def place_of(name: str) -> Path:
-    """Return where a program is."""
-    places = (CASES, HEALTHY)
-    return next((place for place in places if (place / f"{name}.py").exists()), PROGRAMS)
+    """Return the directory of a program."""
+    others = (CASES, HEALTHY)
+    return next((other for other in others if (other / f"{name}.py").exists()), PROGRAMS)
 
 
 def record(name: str, directory: Path, *arguments: str) -> Recorded:
-    """Run a program under the profiler; its trace is in a directory of its own below this one."""
+    """Run a program under the profiler. Its trace is in a subdirectory."""
     traces = directory / "".join([name, *arguments])
     traces.mkdir(parents=True, exist_ok=True)
     for old in traces.iterdir():
         old.unlink()
-    asked = {
+    order = {
         "script": str(place_of(name) / f"{name}.py"),
         "arguments": arguments,
         "directory": str(traces),
@@ -94,7 +94,7 @@ def record(name: str, directory: Path, *arguments: str) -> Recorded:
     runner = _warm_runner()
     assert runner.stdin is not None and runner.stdout is not None
     begin, used = time.monotonic(), _used_by_all()
-    print(json.dumps(asked), file=runner.stdin, flush=True)
+    print(json.dumps(order), file=runner.stdin, flush=True)
     answer = json.loads(runner.stdout.readline())
     seconds = time.monotonic() - begin
     share = (_used_by_all() - used - answer["cpu"]) / seconds / (os.cpu_count() or 1)
@@ -103,7 +103,7 @@ def record(name: str, directory: Path, *arguments: str) -> Recorded:
 
 
 def recorded(name: str, directory: Path) -> Recorded:
-    """Return a program that has run; how it ended, and how long it took, nobody kept."""
+    """Return a program that has run. Its exit code and duration are not known."""
     traces = directory / name
     share = float((traces / _OTHERS).read_text())
     return Recorded(name, 0, float("nan"), share, traces)
@@ -111,7 +111,7 @@ def recorded(name: str, directory: Path) -> Recorded:
 
 @cache
 def _warm_runner() -> subprocess.Popen[str]:
-    """Start what runs the programs; it ends with its input, and so with this process."""
+    """Start the process that runs the programs. It ends with this process."""
     command = [sys.executable, str(Path(__file__).with_name("warm.py"))]
     runner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(runner.communicate)
@@ -119,20 +119,20 @@ def _warm_runner() -> subprocess.Popen[str]:
 
 
 def _used_by_all() -> float:
-    """CPU seconds that all processes of this machine have used, or that its host has not given."""
+    """Return the CPU seconds that processes of this machine, and other virtual machines, used."""
     times = psutil.cpu_times()
-    stolen = getattr(times, "steal", 0.0)  # by other virtual machines of the host
+    stolen = getattr(times, "steal", 0.0)  # used by other virtual machines of the host
     return float(times.user + times.nice + times.system + stolen)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record programs and print what is said of them."""
+    """Record programs and print their findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="PROGRAM")
     parser.add_argument("--corpus-traces", type=Path, default=Path("corpus-traces"), metavar="DIR")
-    parser.add_argument(ADVISED, action="store_true", help="do what the findings advise")
+    parser.add_argument(ADVISED, action="store_true", help="follow the advice of the findings")
     options = parser.parse_args(arguments)
-    directory = options.corpus_traces.resolve()  # programs run in a directory of their own
+    directory = options.corpus_traces.resolve()  # programs run in another directory
     for name in options.programs or programs():
         done = record(name, directory, *([ADVISED] if options.advised else []))
         print(

@@ -1,4 +1,4 @@
-"""What rules advise works: it ends, has the same result, and leaves less of the finding."""
+"""Calls that rules advise work: programs end, with the same result and smaller savings left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that people began in public: the cause is named, and nothing said that does harm."""
+"""Programs from public questions: the cause is named, and no advice is harmful."""
 
 from __future__ import annotations
 

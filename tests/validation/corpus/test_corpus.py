@@ -1,5 +1,5 @@
-"""Real programs: of each the findings that must be there, none that the run itself refutes, and
-advice that gains half of what was promised."""
+"""Real programs: each has the expected findings and none that its events contradict, and advice
+saves at least half of the potential savings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from expectations import Expectation, declaration  # noqa: E402
 from refuters import refute  # noqa: E402
 from run import BUSY, HEALTHY, Recorded, programs, record  # noqa: E402
 
-#: Programs that need a place, by the environment variable that names it.
+#: Environment variables with a directory that a program needs, by program.
 NEEDS = {"dasf_pipeline": "DASF_CHECKOUT"}
 
-#: Programs that are run without ``--long``, as in CI.
+#: Programs that run without ``--long``, as in CI.
 FEW = (
     *("array_rechunk", "dask_ml_kmeans", "error_seen", "killed_worker", "parquet_merge"),
     *("restarted", "retried_errors", "sklearn_joblib", "slow_imports", "small_partitions"),
@@ -34,7 +34,7 @@ Record = Callable[[str], Recorded]
 def recorded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Record]:
-    """Runs a program at its first use."""
+    """Return a function that runs a program when it is first called."""
     given = request.config.getoption("--corpus-traces")
     directory = Path(given).absolute() if given else tmp_path_factory.mktemp("corpus")
     done: dict[str, Recorded] = {}

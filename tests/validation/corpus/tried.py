@@ -1,10 +1,10 @@
-"""Whether trying what findings say finds the gains that there are, and claims no others.
+"""Whether trying suggestions finds the gains that exist, and claims no others.
 
-``tried.py [--time-limit 600] [NAME ...]`` tries small programs whose remedy is a setting of their
-cluster, by what their findings say; programs that look alike, by what the others' findings say; and
-programs whose remedy is a variable, a setting of Dask's config, or a parameter of theirs that says
-how large chunks or batches are. Most of their tasks sleep, so that what else the machine does
-matters little. Prints what each gained, and what was promised.
+``tried.py [--time-limit 600] [NAME ...]`` tries the suggestions for three sets of small programs.
+In the first, the remedy is a setting of the cluster. The programs of the second look similar, but
+the same settings do not help. In the third, the remedy is an environment variable, a setting of
+Dask's config, or a parameter for the size of chunks or batches. Most tasks sleep, so that other
+programs hardly matter. Prints the time saved and the potential savings of each program.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from dasfprof.errors import TrialError
 
 @dataclass(frozen=True)
 class Program:
-    """A program, and the cluster on which it is tried."""
+    """Program, and the cluster on which it is tried."""
 
     run: Callable[[Client], object]
-    #: Workers, and threads of each.
+    #: Number of workers, and of threads per worker.
     cluster: tuple[int, int]
-    #: Whether workers are processes of their own, with how many bytes of memory; 0: no limit.
+    #: Whether workers are separate processes, and their memory limit (bytes), 0 for none.
     processes: bool = False
     memory: int = 0
-    #: What is tried; empty for what the program's findings say.
+    #: Settings to try. By default, these are the suggestions of the program's findings.
     change: Mapping[str, int] = field(default_factory=dict)
-    #: Variables with which it begins, and the one that says how large its pieces are.
+    #: Environment variables of the program, and the name of the variable that sets its chunk size.
     environment: Mapping[str, str] = field(default_factory=dict)
     parameter: str = ""
 
@@ -71,7 +71,7 @@ def wait(number: int, seconds: float = 0.1, *_: Any) -> int:
 
 @on(2, 1)
 def service(client: Client) -> object:
-    """Wait for a service of the network; with more threads, for several answers at a time."""
+    """Wait for a network service; more threads can wait for several answers in parallel."""
     return client.gather(client.map(wait, range(40), seconds=0.15))
 
 
@@ -79,7 +79,7 @@ LOCK = threading.Lock()
 
 
 def locked(number: int) -> int:
-    """Sleep with a lock of the process."""
+    """Sleep while holding a lock of the process."""
     with LOCK:
         time.sleep(0.08)
     return number
@@ -91,7 +91,7 @@ def one_lock(client: Client) -> object:
 
 
 def block(number: int, megabytes: float) -> Any:
-    """Make a large result."""
+    """Return a large result."""
     return np.full(int(megabytes * 125_000), float(number))
 
 
@@ -107,7 +107,7 @@ def both(left: Any, right: Any) -> float:
 
 @on(2, 1, processes=True)
 def each_with_each(client: Client) -> object:
-    """Use each of eight blocks with each other: half of them are moved."""
+    """Combine each of eight blocks with each other, so that half of them are transferred."""
     parts = client.map(block, range(8), megabytes=40.0)
     wait_for(parts)
     pairs = [(left, right) for left in parts for right in parts if left.key < right.key]
@@ -116,7 +116,7 @@ def each_with_each(client: Client) -> object:
 
 @on(2, 1, processes=True, memory=400_000_000)
 def keeps_more_than_fits(client: Client) -> None:
-    """Go over 800 MB twice with room for 480 MB."""
+    """Use 800 MB twice with a memory limit of 480 MB."""
     parts = client.map(block, range(40), megabytes=20.0)
     for _ in range(2):
         client.gather(client.map(total, parts, pure=False))
@@ -135,7 +135,7 @@ def two_threads_of_python(client: Client) -> object:
     return client.gather(client.map(counts_in_python, range(24), pure=False))
 
 
-# --- Programs that look alike, and gain nothing ---------------------------------------------------
+# --- Programs that look similar, and gain nothing -------------------------------------------------
 
 
 @on(2, 2, change={"threads_per_worker": 4})
@@ -161,7 +161,7 @@ def chains_side_by_side(client: Client) -> None:
     client.gather(ends)
 
 
-# --- Programs whose remedy is no option of their cluster ------------------------------------------
+# --- Programs whose remedy is not an option of their cluster --------------------------------------
 
 
 @on(1, 2, environment={"ROWS": "5"}, parameter="ROWS")
@@ -173,20 +173,20 @@ def few_rows(_: Client) -> object:
 
 
 def count_up(numbers: list[int]) -> int:
-    """Do a little for each number."""
+    """Count the numbers."""
     return sum(numbers)
 
 
 @on(1, 2, environment={"BATCH": "1"}, parameter="BATCH")
 def small_batches(client: Client) -> object:
-    """Send a task for each number, or for as many as a batch has."""
+    """Submit a task per batch of numbers."""
     size = int(os.environ["BATCH"])
     batches = [list(range(n, min(n + size, 3000))) for n in range(0, 3000, size)]
     return sum(client.gather(client.map(count_up, batches)))
 
 
 def multiply(number: int) -> float:
-    """Multiply matrices, with as many threads as the library starts."""
+    """Multiply matrices with the library's default number of threads."""
     matrix = np.random.default_rng(number).random((500, 500))
     for _ in range(12):
         matrix = matrix @ matrix.T / 500.0
@@ -195,7 +195,7 @@ def multiply(number: int) -> float:
 
 @on(2, 1, environment={"OMP_NUM_THREADS": "8"})
 def library_threads(client: Client) -> object:
-    """Multiply on as many workers as there are cores, each with threads of the library's own."""
+    """Multiply on one worker per core, each of which also uses threads of the library."""
     return sum(client.gather(client.map(multiply, range(32))))
 
 
@@ -208,20 +208,20 @@ _SCHEDULER = "DASK_DISTRIBUTED__SCHEDULER__"
     environment={f"{_SCHEDULER}WORKER_SATURATION": "10.0", f"{_SCHEDULER}WORK_STEALING": "False"},
 )
 def behind_a_long_one(client: Client) -> object:
-    """Send small tasks behind a long one, though another worker could have them."""
+    """Assign small tasks to the worker with a long one, although another worker could run them."""
     seconds = [0.15] * 14 + [2.5] + [0.15] * 17
     return sum(client.gather(client.map(wait, range(32), seconds)))
 
 
 def work(client: Client, name: str) -> object:
-    """Run a program as it is."""
+    """Run a program."""
     client.wait_for_workers(1)
-    client.run(wait, 0, 0.0)  # loads the module, which is none of the program's work
+    client.run(wait, 0, 0.0)  # loads the module before the measurement
     return PROGRAMS[name].run(client)
 
 
 def try_program(name: str, time_limit: float) -> Trial:
-    """Try what the program's findings say; of those that look alike what the others' do."""
+    """Try the suggestions of a program's findings or, if given, the program's `change`."""
     program = PROGRAMS[name]
     workers, threads = program.cluster
     cluster: dict[str, Any] = {"n_workers": workers, "threads_per_worker": threads}
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # So that workers find its functions by their names.
+    # Import this file as a module, so that workers find its functions by name.
     from tried import main as main_by_name
 
     main_by_name()

@@ -1,8 +1,8 @@
-"""Whether patches gain what findings promised, as `dasfprof try --patch` measures both.
+"""Whether patches save the potential savings of findings, measured by `dasfprof try --patch`.
 
 ``tried_code.py [--time-limit 150] [NAME ...]`` tries the remedies of ten programs, and changes of
-six healthy programs that cannot gain. It prints what each gained, with the finding that the patch
-fixes, and the seconds that this finding promised.
+six healthy programs that cannot save time. It prints the time that each patch saved, the finding
+that it fixes, and the potential savings of this finding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 DIRECTORY = Path(__file__).parent
-#: By program: texts, and what a patch replaces them with.
+#: Texts that a patch replaces, and their replacements, by program.
 REMEDIES: Mapping[str, Mapping[str, str]] = {
     "cases/each_partition": {'if "--remedy" in sys.argv:': "if True:"},
     "cases/index_twice": {'if "--remedy" in sys.argv:': "if True:"},
@@ -43,7 +43,7 @@ REMEDIES: Mapping[str, Mapping[str, str]] = {
     "two_causes/futures_of_items": {"sys.argv[1:]": '["batches"]'},
     "two_causes/kmeans": {"sys.argv[1:]": '["chunks"]'},
 }
-#: Changes that cannot gain.
+#: Changes that cannot save time.
 NEUTRAL: Mapping[str, Mapping[str, str]] = {
     "healthy/bag": {".map(text)": ".map(text).persist()"},
     "healthy/hdf5": {
@@ -57,7 +57,7 @@ NEUTRAL: Mapping[str, Mapping[str, str]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what each patch gains, and what its finding promised."""
+    """Print the time that each patch saves, and the potential savings of its finding."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--time-limit", default="150s")
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def tried(name: str, changes: Mapping[str, str], time_limit: str) -> Mapping[str, object]:
-    """Return the document of `dasfprof try` for a program and a patch of it."""
+    """Return the JSON document of `dasfprof try` for a program and its patch."""
     source = (DIRECTORY / f"{name}.py").read_text(encoding="utf-8")
     changed = source
     for old, new in changes.items():
@@ -87,7 +87,7 @@ def tried(name: str, changes: Mapping[str, str], time_limit: str) -> Mapping[str
 
 
 def described(trial: Mapping[str, object]) -> str:
-    """Return verdict, gain and promise of a trial as text."""
+    """Return verdict, time saved and potential savings of a trial as text."""
     gain = trial["gain"]
     if not isinstance(gain, Mapping):
         return f"{trial['verdict']}: {trial['obstacle']}"

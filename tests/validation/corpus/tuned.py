@@ -1,9 +1,9 @@
-"""Whether what ``dasfprof tune`` chooses is as short as the best of all settings that it looks at.
+"""Whether programs with the settings from ``dasfprof tune`` are as fast as with the best settings.
 
-``tuned.py [--times 3] [--time-limit 300] [NAME ...]`` tunes small programs of 2
-to 4 s, then runs each with every setting of the grid in turns, ``--times`` times, and prints how
-much longer the choice took than the best of the grid: medians. Where tuning keeps a program as it
-is, or cannot tell, that is the choice.
+``tuned.py [--times 3] [--time-limit 300] [NAME ...]`` tunes small programs of 2 to 4 s. Then it
+runs each with all settings of the grid in turn, ``--times`` times, and prints how much longer the
+median is with the chosen settings than with the best ones. If tuning does not change the settings,
+or is uncertain, the choice is the unchanged program.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dasfprof.handles.trial.settings import Settings
 from dasfprof.handles.trial.trial import program_of
 from dasfprof.handles.trial.tuning import Tuner
 
-#: Workers and threads that are looked at.
+#: Numbers of workers and threads to compare.
 GRID = [(workers, threads) for workers in (1, 2) for threads in (1, 2, 4)]
-#: Programs with the cluster that each has as it is; those of `tried.py` by their names.
+#: Programs with their unchanged cluster. Some are from `tried.py`.
 PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {
     name: (tried.PROGRAMS[name].run, tried.PROGRAMS[name].cluster)
     for name in ("service", "two_threads_of_python", "one_lock", "each_with_each")
@@ -37,7 +37,7 @@ PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {
 
 
 def on(workers: int, threads: int) -> Callable[..., Any]:
-    """Register a program with the cluster that it has as it is."""
+    """Register a program with its unchanged cluster."""
 
     def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
         PROGRAMS[run.__name__] = run, (workers, threads)
@@ -47,13 +47,13 @@ def on(workers: int, threads: int) -> Callable[..., Any]:
 
 
 def sleeps(number: int, seconds: float) -> int:
-    """Wait as for a service."""
+    """Sleep, as if for a service."""
     time.sleep(seconds)
     return number
 
 
 def sorts(number: int, length: int = 1_500_000) -> float:
-    """Compute in NumPy, which gives Python's lock back."""
+    """Compute in NumPy, which releases the GIL."""
     values = np.random.default_rng(number).random(length)
     values.sort()
     return float(values[length // 2])
@@ -85,22 +85,22 @@ def two_stages(client: Client) -> object:
 
 
 def work(client: Client, name: str) -> object:
-    """Run a program as it is."""
+    """Run a program."""
     client.wait_for_workers(1)
-    client.run(sleeps, 0, 0.0)  # loads the module, which is none of the program's work
+    client.run(sleeps, 0, 0.0)  # loads the module before the measurement
     return PROGRAMS[name][0](client)
 
 
 def tune(name: str, times: int, limit: float) -> str:
-    """Tune a program, run the grid, and say what came of it."""
+    """Tune a program, run the grid, and return a line with the result."""
     _, (workers, threads) = PROGRAMS[name]
     cluster = {"n_workers": workers, "threads_per_worker": threads, "silence_logs": logging.ERROR}
     with tempfile.TemporaryDirectory() as place:
         program = program_of(partial(work, name=name), cluster, Path(place))
         runs = ProgramRuns(program, Path(place, "runs"), Path(place, "traces"), limit, 1e-6)
         grid: dict[str, Sequence[Any]] = {
-            "n_workers": sorted({one for one, _ in GRID}),
-            "threads_per_worker": sorted({one for _, one in GRID}),
+            "n_workers": sorted({count for count, _ in GRID}),
+            "threads_per_worker": sorted({count for _, count in GRID}),
         }
         tuning = Tuner(runs, grid).tune()
         tuned_with = runs.count
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # So that workers find its functions by their names.
+    # Import this file as a module, so that workers find its functions by name.
     from tuned import main as main_by_name
 
     main_by_name()

@@ -1,9 +1,9 @@
-"""Programs with two causes each: whether the first finding is about the one that costs more.
+"""Programs with two faults each: whether the first finding is about the fault that costs more.
 
-``two_causes.py [--times 3] [NAME ...]`` runs each program without dasfprof, as it is and with each
-of its remedies, in turns, and once under dasfprof. It prints the median seconds that each remedy
-gains, and the first finding with its seconds and advice. Which finding is about which cause is in
-`CAUSES`; results that a remedy changes are named.
+``two_causes.py [--times 3] [NAME ...]`` runs each program without dasfprof, unchanged and with each
+of its remedies in turn, and once under dasfprof. It prints the median time that each remedy saves,
+and the first finding with its seconds and advice. `CAUSES` lists which finding is about which
+fault. It also reports if a remedy changes the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from dasfprof import TraceAnalyser
 
 DIRECTORY = Path(__file__).with_suffix("")
-#: By program: the remedies by their arguments, and the findings that advise them.
+#: By program, the remedies (arguments of the program) and the findings that advise them.
 CAUSES = {
     "bag_of_items": {"partitions": "tasks-too-small", "together": "recomputation"},
     "bag_of_lines": {"partitions": "too-few-tasks", "together": "recomputation"},
@@ -51,7 +51,7 @@ CAUSES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what remedies gain, and what is found first."""
+    """Print the time that remedies save, and the first finding."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--times", type=int, default=3)
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(name: str, *remedies: str) -> tuple[float, str]:
-    """Run a program; return its seconds and what it printed."""
+    """Run a program, and return its duration and output."""
     begin = time.monotonic()
     command = [
         sys.executable,

@@ -1,9 +1,9 @@
-"""Runs programs under the profiler, each in a fork of a process that has imported what all need.
+"""Run programs under the profiler, each in a fork of a process that has imported Dask and dasfprof.
 
-Reads a line of JSON for each program: its script, arguments, directory, name. Answers with one: the
-exit code, and the CPU seconds of all processes that it started. Forked clients and forked workers
-start in a tenth of a second, where spawned ones import for some seconds; libraries that programs
-and their tasks import are imported as ever. What the profiler prints at the end is left out.
+Reads a line of JSON for each program: its script, arguments, directory, and name. Writes a line of
+JSON with the exit code and the CPU seconds of all its processes. Forked clients and workers start
+in a tenth of a second, whereas spawned ones need some seconds for imports. Other libraries are
+imported by the programs and their tasks, as usual. The profiler's report at the end is left out.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dasfprof.cli import run as command
 from dasfprof.cli.main import main as dasfprof
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: Seconds that processes which a program leaves behind have to end.
+#: Seconds after which remaining processes of a program are killed.
 _PATIENCE = 20.0
 
 
 def main() -> None:
-    """Answer until there is no more input; in a fork, run a program."""
-    # Workers that lose their parents become children of this process, which then knows their CPU.
+    """Read requests until the input ends, and run each program in a fork."""
+    # Orphaned workers become children of this process, so that their CPU time is known.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # The threads are those of BLAS, which knows of forks.
+    # The only threads are those of BLAS, which supports forks.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     for line in sys.stdin:
         asked, before = json.loads(line), _used()
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _run(asked: dict[str, Any]) -> None:
-    """Run a program as ``dasfprof run`` does, and exit as it does."""
+    """Run a program as ``dasfprof run`` does, and exit with its exit code."""
     os.setsid()
     os.chdir(asked["directory"])
     printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -63,7 +63,7 @@ def _run(asked: dict[str, Any]) -> None:
 
 
 def _wait(child: int, seconds: float) -> int:
-    """Return how a program ended; it is killed if it takes too long."""
+    """Return the exit code of a program, which is killed if it takes too long."""
     deadline = time.monotonic() + seconds
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -75,7 +75,7 @@ def _wait(child: int, seconds: float) -> int:
 
 
 def _reap() -> None:
-    """Wait for all that a program left behind."""
+    """Wait for the remaining processes of a program."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
