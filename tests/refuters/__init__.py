@@ -1,11 +1,11 @@
-"""Refuters: what the raw events of a run say against the findings of its diagnosis.
+"""Refuters: contradictions between the raw events of a run and the findings of its diagnosis.
 
-`refute(directory, findings)` returns the contradictions. There is a refuter for each rule, written
-from the rule's sentences alone: it takes the numbers out of the text, computes them anew from the
-events, and looks for facts that make the sentence false. Nothing here imports the analysis.
+`refute(directory, findings)` returns the contradictions. Each rule has a refuter, which is written
+from the rule's sentences alone: it computes the finding's figures again from the events, and looks
+for facts that make a sentence false. This package does not import the analysis.
 
-Where a number rests on a definition that the sentence does not give, the refuter asks for what any
-definition has to keep: no more seconds than there were, shares that fit the seconds beside them.
+If the sentence does not define a number, the refuter checks conditions that any definition must
+meet: no more seconds than the run has, and fractions that agree with the seconds next to them.
 """
 
 import importlib

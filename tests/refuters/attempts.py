@@ -1,4 +1,4 @@
-"""Attempts at tasks, as both the workers and the scheduler noted them; what refuters share."""
+"""Task runs as both the workers and the scheduler recorded them, for several refuters."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from dask.utils import key_split
 
 from refuters.evidence import Evidence, Rows
 
-#: The scheduler takes tasks back before it notes that their worker left, and clients' ends may be
-#: noted within this time.
+#: Tolerance (s) between the end of a task run and the exit of its worker or client that caused it.
 AT_ONCE = 2.0
 _BY_CLIENTS = ("remove-client", "client-releases-keys", "client-restart", "cancel-key")
 
-#: And the ids of what follows from a worker that left.
+#: Prefix of stimuli that follow from the exit of a worker.
 _LOSS = "handle-worker-cleanup"
 
 
 def attempts(evidence: Evidence) -> Rows:
-    """Return all attempts that had begun: of workers' files, and those the scheduler saw begin."""
+    """Return all task runs that had started, from workers' files or only from the scheduler's."""
     begun = [{**row, "begun": row["timestamp"], "ended": row["state"]} for row in evidence.runs]
     for row in evidence.unseen:
         start, stop = row["timestamp"], row["timestamp"]
@@ -33,15 +32,15 @@ def attempts(evidence: Evidence) -> Rows:
 
 
 def category(exception: str | None) -> str:
-    """Return the type that the text of an exception begins with."""
+    """Return the exception type at the start of an exception's text."""
     found = re.match(r"\s*<?([^\W\d][\w.]*)", exception or "")
     return found[1] if found else "unknown"
 
 
 def left_alone(evidence: Evidence) -> dict[str, Rows]:
-    """Return the tasks that were on each worker as it left, by its address.
+    """Return the tasks that were on each worker when it left, by its address.
 
-    A worker that a client restarted leaves as it asked, whatever was sent to it meanwhile.
+    Workers that a client restarted are left out.
     """
     restarts = evidence.rows("Cluster Change").where(lambda row: row["action"] == "restart")
     restarted = {address for row in restarts for address in row["workers"] or ()}
@@ -64,24 +63,24 @@ def left_alone(evidence: Evidence) -> dict[str, Rows]:
 
 
 def is_killed(row: dict[str, Any]) -> bool:
-    """Tell whether a task erred as its worker left, which Dask calls KilledWorker."""
+    """Return whether a task failed because its worker left (KilledWorker)."""
     cause = str(row.get("end_cause") or "")
     return row["state"] == "erred" and not cause.startswith(("task-erred", "task-finished"))
 
 
 def by_client(row: dict[str, Any]) -> bool:
-    """Tell whether a client gave up a task of the scheduler's notes."""
+    """Return whether a client cancelled a task, according to the scheduler."""
     return str(row["end_cause"] or "").startswith(_BY_CLIENTS)
 
 
 def _ended_with_another(row: dict[str, Any]) -> bool:
-    """Tell whether the scheduler took a task back as it asked, or nobody needed it any more."""
+    """Return whether the task run ended because it was rescheduled, or another task run ended."""
     ended = ("task-erred", "task-finished", "reschedule")
     return str(row.get("end_cause") or "").startswith(ended)
 
 
 def clients_gone(evidence: Evidence) -> float:
-    """Return when a client last left; infinite if others of a program stayed, or none left."""
+    """Return when the last client left, or infinity if other clients remained or none left."""
     left = evidence.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
     for row in left.maps[-1:]:
         stayed = {str(one["client"]) for one in row["clients"] or ()} - {row["client"]}
@@ -91,7 +90,7 @@ def clients_gone(evidence: Evidence) -> float:
 
 
 def a_client_left(evidence: Evidence) -> float:
-    """Return when a client last left; infinite if none did."""
+    """Return when a client last left, or infinity if none did."""
     states = evidence.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
     given_up = evidence.rows("Task Run").where(
         lambda row: str(row["end_cause"] or "").startswith("remove-client")
@@ -100,7 +99,7 @@ def a_client_left(evidence: Evidence) -> float:
 
 
 def most(names: list[str], weights: Any = None) -> dict[str, float]:
-    """Sum weights by name; each counts 1 if not given."""
+    """Return the sums of weights by name. Without weights, each name counts once."""
     sums: dict[str, float] = {}
     for name, weight in zip(names, [1] * len(names) if weights is None else weights, strict=True):
         sums[name] = sums.get(name, 0) + float(weight)
@@ -108,24 +107,25 @@ def most(names: list[str], weights: Any = None) -> dict[str, float]:
 
 
 def is_most(name: str, sums: dict[str, float]) -> bool:
-    """Tell whether a name has most; texts of functions may be elided."""
+    """Return whether a name has the largest sum."""
     return bool(sums) and sums.get(name, -1.0) >= max(sums.values()) * (1 - 1e-6)
 
 
 def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
-    """Return the runs of keys that had been in memory: those released meanwhile, and those lost.
+    """Return recomputations: task runs of results that were released, and of results that were lost.
 
-    A result is lost where the worker that made it last had left before it was made again, unless a
-    client's graph asked for it again; and where the scheduler had it made again as a worker left,
-    with what was made of it. ``slot`` is for how long each held its thread, ``ran`` that
-    until its function returned: what comes after may overlap with the thread's next task.
+    A result was lost if the worker that computed it last had left before the recomputation, unless
+    a client's graph submitted the task again, or if the scheduler recomputed it when a worker left,
+    together with the results that depended on it. ``slot`` is for how long each held its thread,
+    ``ran`` that until its function returned: what comes after may overlap with the thread's next
+    task.
     """
     removed = {row["worker"]: row["timestamp"] for row in evidence.rows("Worker Removed")}
     made: dict[str, str] = {}
     again: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for row in evidence.runs.where(lambda row: row["state"] in ("memory", None)):
         before = made.get(repr(row["key"]))
-        # A run that asked to be run again made no result.
+        # A task run that was rescheduled has no result.
         if before is not None and not str(row["noted"].get("graph")).startswith("reschedule"):
             cause = str(row["noted"].get("graph") or "")
             gone = removed.get(before, np.inf) <= row["timestamp"]

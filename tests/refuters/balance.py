@@ -1,4 +1,4 @@
-"""Refuters of what is said about work that is spread unevenly: over tasks, partitions, workers."""
+"""Refuters of findings about uneven work: over tasks, partitions, and workers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from refuters.attempts import left_alone
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.figures import Claim, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 from refuters.steps import Steps
 
-#: Seconds of waiting without CPU that make a task a waiting one, as a share of its own.
+#: Threshold (fraction of a task's time): a task that was off-CPU for at least this long is blocked.
 _BLOCKED = 0.3
 
 
 @refuter("data-skew")
-def data_skew(said: Said, evidence: Evidence) -> Iterator[str]:
+def data_skew(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare sizes of inputs and results with the medians of the function in that layer."""
-    row = _row_of(said, evidence)
+    row = _row_of(claim, evidence)
     if row is None:
         yield "no task has this key"
         return
@@ -31,13 +31,13 @@ def data_skew(said: Said, evidence: Evidence) -> Iterator[str]:
         sizes = own.numbers(column)
         usual = float(np.nanmedian(sizes)) if len(sizes) else np.nan
         times += [(size, size / usual) for size in sizes[np.isfinite(sizes)] if usual > 0]
-    if not any(is_close(said["size"], a) and is_close(said["times"], b) for a, b in times):
-        yield f"no task has {said['size']} bytes, {said['times']:.3g} times the median"
-    yield from exceeds(said["longer"], row["held"] - row["executing"], "the task itself took")
-    if said.promises:
-        # However the data are split, all of it has to be worked on.
+    if not any(is_close(claim["size"], a) and is_close(claim["times"], b) for a, b in times):
+        yield f"no task has {claim['size']} bytes, {claim['times']:.3g} times the median"
+    yield from exceeds(claim["longer"], row["held"] - row["executing"], "the task itself took")
+    if claim.promises:
+        # Splitting the data does not reduce the total work.
         least = evidence.runs.sum("working") / max(evidence.threads, 1.0)
-        yield from exceeds(said.seconds, evidence.walls[1] - least, "what an even split can save")
+        yield from exceeds(claim.seconds, evidence.walls[1] - least, "what an even split can save")
     if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
     if not _is_divided(row):
@@ -45,44 +45,44 @@ def data_skew(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _is_divided(row: dict[str, Any]) -> bool:
-    """Tell whether a result is of a type that collections are cut into."""
+    """Return whether a result has a type that collections consist of."""
     kinds = ("", "ndarray", "DataFrame", "Series", "Index", "Table", "list", "dict", "bytes", "str")
     return (row["type"] or "").rpartition(".")[2] in kinds or bool(row["dependencies"])
 
 
 @refuter("stragglers")
-def stragglers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the longest with the median of its layer, and the cause with its own times."""
-    by_function = said["by_function"]
-    if sum(by_function.values()) > said["tasks"]:
-        yield f"{by_function} are more than {said['tasks']}"
+def stragglers(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the longest task run with the median of its layer, and its cause with its times."""
+    by_function = claim["by_function"]
+    if sum(by_function.values()) > claim["tasks"]:
+        yield f"{by_function} are more than {claim['tasks']}"
     for name, count in by_function.items():
         if count > len(evidence.of(name)):
             yield f"{name} has fewer than {count} tasks"
-    row = _row_of(said, evidence)
+    row = _row_of(claim, evidence)
     if row is None:
         yield "no task has this key"
         return
-    # In another layer of the graph a function does other work, on other arrays.
+    # In other layers of the graph, the function does other work.
     own = _layer_of(row, evidence).where(lambda other: other["seceded"] is None)
-    if said["longest"] < 2 * float(np.median(_held(own, "held"))):
+    if claim["longest"] < 2 * float(np.median(_held(own, "held"))):
         yield "others of its layer take more than half as long"
-    # Until the next task took the thread, or until the worker noted that it was done.
+    # Until the next task took the thread, or until the worker recorded the end.
     for name, rows in (("longest", Rows([row])), ("median", own)):
         least, most = (float(np.median(_held(rows, end))) for end in ("held", "done"))
-        yield from lies(said[name], least, most, f"the {name}")
-    # Of many the cause is that of most.
+        yield from lies(claim[name], least, most, f"the {name}")
+    # For many task runs, the cause is that of the majority.
     longest = sorted(zip(_held(own, "held"), own, strict=True), key=lambda pair: -pair[0])
     rows = [one for _, one in longest][: by_function.get(str(row["function"]), 1)]
     against = [
-        [*_against_cause(said["cause"], one, own)] for one in (rows if len(rows) > 1 else [row])
+        [*_against_cause(claim["cause"], one, own)] for one in (rows if len(rows) > 1 else [row])
     ]
     if 2 * sum(map(bool, against)) > len(against):
         yield from next(filter(None, against))
 
 
 def _held(rows: Rows, end: str) -> Any:
-    """Return for how long runs held their threads, until one of their times, without waits."""
+    """Return the seconds for which task runs held threads until the given time, minus CPU wait."""
     held, done = rows.numbers("held"), rows.numbers(end)
     return np.fmax(held, done) - rows.numbers("executing") - rows.numbers("waited")
 
@@ -92,7 +92,7 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
         (other["timestamp"] for other in own if other["address"] == row["address"]),
         default=row["timestamp"],
     )
-    rest = row["working"] - row["used"]
+    off_cpu = row["working"] - row["used"]
     if cause == "first run on that worker" and row["timestamp"] > first + row["duration"]:
         yield "it was not the first on its worker"
     if cause == "skew":
@@ -103,7 +103,7 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
         as_long = later.numbers("working").max(initial=0.0) >= 0.5 * row["working"]
         if row["timestamp"] == firsts[row["address"]] and len(later) and not as_long:
             yield "it was the first on its worker, and is said to differ anyway"
-    if cause == "blocked" and rest < _BLOCKED * row["working"]:
+    if cause == "blocked" and off_cpu < _BLOCKED * row["working"]:
         yield f"it used the CPU for {row['used']:.3g} of {row['working']:.3g} s"
     if cause == "computed longer" and row["used"] < _BLOCKED * row["working"]:
         yield f"it used the CPU for only {row['used']:.3g} of {row['working']:.3g} s"
@@ -114,50 +114,50 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
 
 
 @refuter("slow-worker")
-def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the function's median there and elsewhere."""
-    here, elsewhere = said["here"], said["elsewhere"]
-    yield from differs(said["times"], here / elsewhere, "how many times as long")
-    own = evidence.of(said.function)
+def slow_worker(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the medians of the function on that worker and on others."""
+    here, elsewhere = claim["here"], claim["elsewhere"]
+    yield from differs(claim["times"], here / elsewhere, "how many times as long")
+    own = evidence.of(claim.function)
     medians = {}
     for label, there in own.by("label").items():
         others = own.where(lambda row, label=label: row["label"] != label)
-        if len(others) and said.worker in (None, label):
+        if len(others) and claim.worker in (None, label):
             medians[label] = [np.median(rows.numbers("working")) for rows in (there, others)]
     if not any(is_close(here, a) and is_close(elsewhere, b) for a, b in medians.values()):
-        yield f"no worker has these medians of {said.function}: {medians}"
+        yield f"no worker has these medians of {claim.function}: {medians}"
     ran = {row["label"] for row in evidence.runs}
-    yield from exceeds(len(said["addresses"]), len(ran), "workers that are slow")
-    yield from exceeds(said["workers"], len(ran), "workers")
+    yield from exceeds(len(claim["addresses"]), len(ran), "workers that are slow")
+    yield from exceeds(claim["workers"], len(ran), "workers")
 
 
 @refuter("load-imbalance")
-def load_imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum for how long tasks held the threads of each worker."""
+def load_imbalance(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Add up the seconds for which tasks held threads of each worker."""
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
     out = _not_comparable(evidence)
     least, most = ({one: all_[one] for one in all_ if one not in out} for all_ in (least, most))
     for place in ("busiest", "idlest"):
-        if said[place] in out:
-            yield f"{said[place]} was not there for half of the run, or took work along"
+        if claim[place] in out:
+            yield f"{claim[place]} was not there for half of the run, or took work along"
     if not least:
         yield "no worker can be compared"
         return
     low, high = np.array(list(least.values())), np.array(list(most.values()))
-    yield from lies(said["most"], low.max(), high.max(), "the busiest")
-    yield from lies(said["least"], low.min(), high.min(), "the idlest")
-    yield from lies(said["mean"], low.mean(), high.mean(), "the mean")
+    yield from lies(claim["most"], low.max(), high.max(), "the busiest")
+    yield from lies(claim["least"], low.min(), high.min(), "the idlest")
+    yield from lies(claim["mean"], low.mean(), high.mean(), "the mean")
     if least == most:
-        yield from differs(said["lost"], 1 - low.mean() / low.max(), "what is lost")
+        yield from differs(claim["lost"], 1 - low.mean() / low.max(), "what is lost")
     for place, best in (("busiest", low.max()), ("idlest", high.min())):
-        own = said[place]
+        own = claim[place]
         if not least.get(own, np.inf) - 1e-3 <= best <= most.get(own, -np.inf) + 1e-3:
             yield f"{own} is not the {place}"
 
 
 def _not_comparable(evidence: Evidence) -> set[str]:
-    """Return the workers that joined late or left early, and those that took work along."""
-    # What is recorded when all workers have left is not of the run.
+    """Return the workers that joined late, left early, or left with unfinished tasks."""
+    # Events after the last worker has left do not belong to the run.
     last = max((left for _, left, _ in evidence.lives.values()), default=evidence.end)
     middle = 0.5 * (evidence.span[0] + min(last, evidence.span[1]))
     addresses = {
@@ -175,9 +175,9 @@ def _not_comparable(evidence: Evidence) -> set[str]:
 
 
 def _never_seen(evidence: Evidence) -> Rows:
-    """Return the runs that were sent to a worker, and of which neither an end nor a look tells.
+    """Return assigned task runs without a recorded end that are not in a snapshot.
 
-    A worker that closed its file had begun none that is not in it.
+    If a worker's file is closed, all task runs that it started are in the file.
     """
     under_way = {repr(row["key"]) for row in evidence.open}
     whole = {
@@ -195,9 +195,10 @@ def _never_seen(evidence: Evidence) -> Rows:
 
 
 def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
-    """Return for how long a thread of each worker was held; by tasks that had not ended too.
+    """Return the seconds for which tasks held a thread of each worker, on average over its threads.
 
-    The least is that until the scheduler took a task back, as when its client left meanwhile.
+    With `open_`, unfinished tasks count, and tasks count until they left their thread. Without it,
+    tasks count only until the scheduler released them.
     """
     busy = {header.get("worker", {}).get("label"): 0.0 for header in evidence.headers}
     threads: dict[str, int] = {}
@@ -220,18 +221,18 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
 
 
 @refuter("poor-placement")
-def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the time in which threads idled and tasks were ready on other workers."""
+def poor_placement(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which threads were idle while tasks were ready on other workers."""
     ready = evidence.between("ready", "executing")
     there = evidence.idle.least(ready).integral()
     share = there / evidence.thread_seconds
-    yield from exceeds(said["idle"], share, "threads that idle, tasks elsewhere")
-    yield from differs(said["stolen"], len(evidence.rows("Steal")), "stolen tasks")
+    yield from exceeds(claim["idle"], share, "threads that idle, tasks elsewhere")
+    yield from differs(claim["stolen"], len(evidence.rows("Steal")), "stolen tasks")
     by_worker = {
         label: float(np.nansum(own.numbers("executing") - own.numbers("ready")))
         for label, own in evidence.runs.by("label").items()
     }
-    crowded = said["crowded"]
+    crowded = claim["crowded"]
     if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
         yield f"the longest queues are not on {crowded}: {dict(Counter(by_worker).most_common(2))}"
     asked = [row["noted"].get("annotations") for row in evidence.runs]
@@ -239,19 +240,19 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
         waits = evidence.runs.numbers("executing") - evidence.runs.numbers("ready")
         which = np.array([bool({"workers", "resources"} & set(one)) for one in asked])
         bound = bool(np.nansum(waits[which]) >= 0.5 * np.nansum(waits))
-        if bound == (said["asked"] is False):
+        if bound == (claim["asked"] is False):
             yield f"whether most of what waits had asked for a worker is {bound}"
 
 
-def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
-    """Find the task run whose key the evidence names; of several the longest."""
-    shown = said["key"].removesuffix("…")
+def _row_of(claim: Claim, evidence: Evidence) -> dict[str, Any] | None:
+    """Return the longest task run with the key in the evidence, or None if there is none."""
+    shown = claim["key"].removesuffix("…")
     fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
     return max(fitting, key=lambda row: float(_held(Rows([row]), "done")[0]), default=None)
 
 
 def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:
-    """Return the runs of a task's function whose keys are tuples of the same name, or no tuples."""
+    """Return the task runs of the function in the same layer, according to their keys."""
 
     def name(key: Any) -> Any:
         if isinstance(key, str):

@@ -1,4 +1,4 @@
-"""Refuters of what is said about what the client's program calls and sends."""
+"""Refuters of findings about client calls and embedded objects."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_at_most
+from refuters.figures import Claim, differs, exceeds, is_at_most
 from refuters.overheads import handling_seconds
 from refuters.registry import refuter
 
-#: Seconds within which a client knows that a task ended.
+#: Seconds within which a client learns that a task has finished.
 _KNOWN_WITHIN = 1.0
 
 
@@ -19,48 +19,48 @@ def _total(rows: Rows, name: str) -> float:
 
 
 @refuter("repeated-gathers", "large-gathers")
-def repeated_gathers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with all calls in which results came."""
+def repeated_gathers(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with all client calls that received results."""
     came = evidence.rows("Client Calls").where(lambda row: row["receiving"] > 0)
-    yield from exceeds(said["receiving"], _total(came, "receiving"), "seconds of receiving")
-    yield from exceeds(said["calls"], _total(came, "calls"), "calls in which results came")
-    yield from exceeds(said.seconds, said["receiving"], "seconds at stake")
-    if said.rule == "large-gathers":
-        yield from exceeds(said["received"], _total(came, "received"), "bytes that came")
+    yield from exceeds(claim["receiving"], _total(came, "receiving"), "seconds of receiving")
+    yield from exceeds(claim["calls"], _total(came, "calls"), "calls in which results came")
+    yield from exceeds(claim.seconds, claim["receiving"], "seconds at stake")
+    if claim.rule == "large-gathers":
+        yield from exceeds(claim["received"], _total(came, "received"), "bytes that came")
         return
-    line = came.where(lambda row: f"{row['file']}:{row['line']} " in said["line"])
+    line = came.where(lambda row: f"{row['file']}:{row['line']} " in claim["line"])
     after = line.where(lambda row: row["timestamp"] > evidence.last_end + _KNOWN_WITHIN)
-    if 0 < len(line) == len(after) and said["waiting"] > 0:
-        yield f"it waits {said['waiting']:.3g} s for results after the last task had ended"
+    if 0 < len(line) == len(after) and claim["waiting"] > 0:
+        yield f"it waits {claim['waiting']:.3g} s for results after the last task had ended"
     if not is_at_most(_total(line, "keys"), 1.5 * _total(line, "calls")):
         yield "calls of that line ask for many results each"
 
 
 @refuter("slow-tokenization")
-def slow_tokenization(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with all seconds of it."""
+def slow_tokenization(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with all recorded seconds of tokenization."""
     hashed = _total(evidence.rows("Client Calls"), "tokenising")
-    yield from differs(said["hashing"], hashed, "seconds of making names")
-    yield from exceeds(said["there"], said["hashing"], "those of a line")
-    yield from exceeds(said.seconds, said["hashing"], "seconds at stake")
+    yield from differs(claim["hashing"], hashed, "seconds of making names")
+    yield from exceeds(claim["there"], claim["hashing"], "those of a line")
+    yield from exceeds(claim.seconds, claim["hashing"], "seconds at stake")
 
 
 @refuter("large-objects-in-graph")
-def large_objects_in_graph(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the values of that name."""
-    sent = evidence.rows("Sent Value").where(lambda row: row["name"] == said["name"])
+def large_objects_in_graph(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the embedded objects of that name."""
+    sent = evidence.rows("Sent Value").where(lambda row: row["name"] == claim["name"])
     whole = sum(row["size"] * row["tasks"] for row in sent)
-    yield from exceeds(said["bytes"], 1.01 * whole, "bytes in all tasks")
-    yield from exceeds(said["tasks"], _total(sent, "tasks"), "tasks that have it")
-    yield from exceeds(said["handling"], handling_seconds(evidence), "seconds of handling tasks")
-    if re.search(r"scatter\(\w+, (broadcast|hash)", said.suggestion):
+    yield from exceeds(claim["bytes"], 1.01 * whole, "bytes in all tasks")
+    yield from exceeds(claim["tasks"], _total(sent, "tasks"), "tasks that have it")
+    yield from exceeds(claim["handling"], handling_seconds(evidence), "seconds of handling tasks")
+    if re.search(r"scatter\(\w+, (broadcast|hash)", claim.suggestion):
         yield "of a dict or a list scatter() sends each item by itself"
-    if said["held"] in ("builtins.dict", "builtins.list") and "scatter([" in said.suggestion:
-        yield f"a {said['held']} is sent item by item where it is scattered"
+    if claim["held"] in ("builtins.dict", "builtins.list") and "scatter([" in claim.suggestion:
+        yield f"a {claim['held']} is sent item by item where it is scattered"
     pickled = _total(evidence.rows("Client Calls"), "pickling")
-    yield from exceeds(said["pickling"], pickled, "seconds of pickling")
+    yield from exceeds(claim["pickling"], pickled, "seconds of pickling")
     for figure, column in (("hashing", "tokenising"), ("transit", "waiting")):
         seconds = _total(evidence.rows("Client Calls"), column)
-        yield from exceeds(said[figure], seconds, f"seconds of {figure}")
-    parts = sum(said[name] for name in ("handling", "pickling", "hashing", "transit"))
-    yield from exceeds(said.seconds, parts, "seconds at stake")
+        yield from exceeds(claim[figure], seconds, f"seconds of {figure}")
+    parts = sum(claim[name] for name in ("handling", "pickling", "hashing", "transit"))
+    yield from exceeds(claim.seconds, parts, "seconds at stake")

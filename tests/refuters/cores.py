@@ -1,4 +1,4 @@
-"""Refuters of what is said about how tasks use cores: too many, locks, waiting."""
+"""Refuters of findings about the use of cores: oversubscription, locks, and waiting."""
 
 from __future__ import annotations
 
@@ -11,69 +11,70 @@ import numpy as np
 from dask.utils import key_split
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_at_least, is_close
+from refuters.figures import Claim, differs, exceeds, is_at_least, is_close
 from refuters.parallelism import needs_cores
 from refuters.registry import refuter
 
-#: Percent of a host's cores below which no task has to wait for one.
+#: Threshold (percentage of a host's CPU): below it, no task waits for a core.
 _FREE = 50.0
-#: CPU seconds of processes by those of tasks, if threads beside these use them.
+#: Threshold (ratio of CPU time of processes to that of tasks): above it, other threads use CPU.
 _BESIDE_TASKS = 1.4
-#: Functions that ask for a lock.
+#: Functions that acquire a lock.
 _ASKS = ("acquire", "__enter__")
-#: Bytes of files that a worker reads and writes at least, for its tasks to wait for these.
+#: Minimum number of bytes that workers read and write if their tasks wait for files.
 _SOME_BYTES = 1e6
 
 
 @refuter("cpu-oversubscribed")
-def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with all waits in the run queue that were recorded, and with the hosts' cores."""
+def cpu_oversubscribed(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with all recorded CPU wait, and with the hosts' CPU usage."""
     runs = evidence.runs
     waited = runs.sum("waited")
-    yield from differs(said["share"], said["waited"] / said["lasted"], "the share of their time")
-    yield from exceeds(said["waited"], waited, "waits for a core")
-    yield from exceeds(said["lasted"], runs.sum("duration"), "seconds of tasks")
-    of_all = said["share_of_all"]
+    yield from differs(claim["share"], claim["waited"] / claim["lasted"], "the share of their time")
+    yield from exceeds(claim["waited"], waited, "waits for a core")
+    yield from exceeds(claim["lasted"], runs.sum("duration"), "seconds of tasks")
+    of_all = claim["share_of_all"]
     yield from exceeds(of_all, waited / evidence.thread_seconds, "waits of all tasks")
-    if np.isfinite(said["processes"]):
+    if np.isfinite(claim["processes"]):
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
-        yield from differs(said["processes"], sum(used.values()), "CPU of workers' processes")
-        yield from exceeds(said["tasks"], runs.sum("used"), "CPU of tasks")
-    yield from _own_threads(said, evidence)
-    yield from _other_programs(said, evidence)
-    if said.seconds > waited + 0.001:
-        yield f"{said.seconds:.3g} s are at stake of {waited:.3g} s of waits"
+        yield from differs(claim["processes"], sum(used.values()), "CPU of workers' processes")
+        yield from exceeds(claim["tasks"], runs.sum("used"), "CPU of tasks")
+    yield from _own_threads(claim, evidence)
+    yield from _other_programs(claim, evidence)
+    if claim.seconds > waited + 0.001:
+        yield f"{claim.seconds:.3g} s are at stake of {waited:.3g} s of waits"
     begin, end = evidence.span
     samples = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
     last_wait = runs.where(lambda row: row["waited"] > 0).numbers("stop").max(initial=0.0)
     busiest, read = float(np.nanmax(samples.numbers("host_cpu"), initial=0.0)), False
     for own in samples.by("file").values():
         hosts, times = own.numbers("host_cpu"), own.numbers("timestamp")
-        # A reading is of the seconds before it, and stands until the next.
+        # A value is measured over the previous seconds, and repeated until the next measurement.
         changed = (times[1:][np.diff(hosts) != 0] >= last_wait).any()
         read |= bool(changed and np.isfinite(hosts).any())
     if read and busiest < _FREE:
         yield f"no host was busier than {busiest:.0f} %"
 
 
-def _own_threads(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the processes' CPU, and with what limits their libraries' threads."""
-    if not said["own_threads"]:
+def _own_threads(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the processes' CPU time and with the variables that limit library threads."""
+    if not claim["own_threads"]:
         return
-    if not said["processes"] > _BESIDE_TASKS * said["tasks"]:
-        yield f"processes used {said['processes']:.3g} s of CPU, of which tasks {said['tasks']:.3g}"
-    yield from _while_tasks_ran(evidence, said["tasks"])
+    if not claim["processes"] > _BESIDE_TASKS * claim["tasks"]:
+        yield f"processes used {claim['processes']:.3g} s of CPU, of which tasks {claim['tasks']:.3g}"
+    yield from _while_tasks_ran(evidence, claim["tasks"])
     workers = [header["worker"] for header in evidence.headers if header.get("worker")]
     limits = [each["thread_limits"] for each in workers if each.get("thread_limits") is not None]
-    for name in said["unlimited"] or () if limits else ():
+    for name in claim["unlimited"] or () if limits else ():
         if all(own.get(name) == "1" for own in limits):
             yield f"{name} is said to be another than 1"
 
 
 def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
-    """Yield it if what processes used between samples with tasks in between is theirs and Dask's.
+    """Yield a contradiction if processes used little more CPU time than tasks and Dask's threads.
 
-    Where it is known what Dask's own threads used.
+    Only intervals between samples with tasks count. Without the CPU time of Dask's threads, there
+    is no check.
     """
     left = 0.0
     for own in evidence.rows("Resource Usage").by("file").values():
@@ -86,21 +87,21 @@ def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
         for begin, end, cpu in zip(times[:-1], times[1:], others, strict=True):
             if ((begins < end) & (ends > begin)).any():
                 left += cpu
-    # Of tasks that were in part outside of samples nobody knows when they computed.
+    # If a task ran in part outside of samples, it is unknown when it computed.
     if left < 1.2 * tasks:
         yield f"processes used {left:.3g} s of CPU while tasks ran, of which tasks {tasks:.3g}"
 
 
-def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the processes seen that neither wrote a file of the run nor are its kin."""
+def _other_programs(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the sampled processes that do not belong to the run's process trees."""
     run = {(header["host"], header["pid"]) for header in evidence.headers}
-    # Of looks for memory alone nothing tells what was used.
+    # Samples that were taken for memory alone have no CPU usage.
     seen = evidence.rows("Host Process").where(lambda row: row["interval"] > 0)
     by_host = seen.by("host")
-    told = said["other_programs"]
-    if bool(told) != bool(by_host):
+    claimed = claim["other_programs"]
+    if bool(claimed) != bool(by_host):
         yield f"processes were seen on {len(by_host)} hosts"
-    if not told:
+    if not claimed:
         return
     used = {}
     for host, rows in by_host.items():
@@ -115,33 +116,33 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
         used[host] = (sum(others) / max(sum(looks.values()), 1e-9), len(looks))
     host = max(used, key=lambda each: used[each])
     cores, looks = used[host]
-    if told["host"] != host:
+    if claimed["host"] != host:
         yield f"other programs used {host} most"
-    yield from differs(told["cores"], cores, "cores of other programs")
-    yield from differs(told["looks"], looks, "looks at the host")
+    yield from differs(claimed["cores"], cores, "cores of other programs")
+    yield from differs(claimed["looks"], looks, "looks at the host")
     names = set(evidence.rows("Host Process").values("name"))
-    for program in told["programs"]:
+    for program in claimed["programs"]:
         if program.rpartition(" of ")[0] not in names:
             yield f"no process is called {program!r}"
 
 
-def _failures(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the attempts of a function that failed: then more at a time are no remedy."""
-    name = str(said.function)
+def _failures(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with failed task runs of the function, which more parallel ones would not help."""
+    name = str(claim.function)
     states = [run["state"] for run in evidence.of(name)]
     states += [row["state"] for row in evidence.unseen if key_split(row["key"]) == name]
     erred = states.count("erred") / max(states.count("erred") + states.count("memory"), 1)
-    if said["failed"] is not None:
-        yield from exceeds(said["failed"], erred, "the share of its attempts that failed")
-    elif erred >= 0.1 and (said.rule == "io-bound" or said["more_threads"] is not None):
+    if claim["failed"] is not None:
+        yield from exceeds(claim["failed"], erred, "the share of its attempts that failed")
+    elif erred >= 0.1 and (claim.rule == "io-bound" or claim["more_threads"] is not None):
         yield f"more threads are advised, and {erred:.0%} of its attempts failed"
 
 
 @refuter("io-bound")
-def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with calls of storage, or bytes of files, over all and where the function ran."""
-    used, _ = _of_function(evidence, str(said.function))
-    yield from differs(said["on_cpu"], used, "its CPU share")
+def io_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with storage calls or bytes of files, in total and on the function's workers."""
+    used, _ = _of_function(evidence, str(claim.function))
+    yield from differs(claim["on_cpu"], used, "its CPU share")
     samples = evidence.rows("Resource Usage")
     read, written = (grown(samples, f"process_io.{way}_size") for way in ("read", "write"))
     spilled = sum(
@@ -149,55 +150,61 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         for way in ("read", "write")
     )
     nbytes = max(sum(read.values()) + sum(written.values()) - spilled, 0.0)
-    yield from differs(said["moved"], nbytes, "bytes of files")
-    yield from differs(said["rate"], nbytes / evidence.wall, "bytes a second")
-    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
-    yield from _failures(said, evidence)
-    if said["in_storage"] is not None:
-        yield from _in_storage(said, evidence)
-        yield from _unused(said, evidence)
+    yield from differs(claim["moved"], nbytes, "bytes of files")
+    yield from differs(claim["rate"], nbytes / evidence.wall, "bytes a second")
+    yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
+    yield from _failures(claim, evidence)
+    if claim["in_storage"] is not None:
+        yield from _in_storage(claim, evidence)
+        yield from _unused(claim, evidence)
         return
-    if said["sampled"] is not None:
-        stacks = stacks_of(evidence.of(said.function), evidence)
+    if claim["sampled"] is not None:
+        stacks = stacks_of(evidence.of(claim.function), evidence)
         inside = [stack for stack in stacks if any(_reads(file) for _, file, *_ in stack[-4:])]
         if len(inside) < 0.3 * len(stacks) or not inside:
             yield f"{len(inside)} of {len(stacks)} samples are in a library that reads files"
         return
-    for label, own in evidence.of(said.function).by("label").items():
+    for label, own in evidence.of(claim.function).by("label").items():
         if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
             yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
 
 
 def _reads(file: str) -> bool:
-    """Tell whether a file belongs to a library that reads files."""
+    """Return whether a source file belongs to a library that reads files."""
     libraries = {"pyarrow", "h5py", "netCDF4", "rasterio", "obstore", "io"}
     return not libraries.isdisjoint(file.split("/"))
 
 
-def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with what the calls of each protocol took, in runs of the function."""
-    own, waited = evidence.of(said.function), defaultdict[str, float](float)
-    for row, run in _storage_rows(said, evidence):
+def _in_storage(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the duration of calls by protocol in task runs of the function."""
+    own, waited = evidence.of(claim.function), defaultdict[str, float](float)
+    for row, run in _storage_rows(claim, evidence):
         waited[_id(run)] += row["waiting"]
     seconds = sum(min(row["working"], waited[_id(row)]) for row in own)
-    yield from exceeds(said["in_storage"], seconds / own.sum("working"), "time in calls of storage")
+    yield from exceeds(
+        claim["in_storage"], seconds / own.sum("working"), "time in calls of storage"
+    )
 
 
-def _unused(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the bytes that were read and used with those that files and arrays returned."""
-    if said["used"] is None:
+def _unused(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the read and used bytes with those that files and arrays returned."""
+    if claim["used"] is None:
         return
-    rows = [row for row, _ in _storage_rows(said, evidence) if row["used"] >= 0]
-    yield from differs(said["read"], sum(row["read_size"] for row in rows), "bytes that it read")
-    yield from differs(said["requests"], sum(row["reads"] for row in rows), "its requests")
+    rows = [row for row, _ in _storage_rows(claim, evidence) if row["used"] >= 0]
+    yield from differs(claim["read"], sum(row["read_size"] for row in rows), "bytes that it read")
+    yield from differs(claim["requests"], sum(row["reads"] for row in rows), "its requests")
     returned = sum(row["used"] for row in rows)
-    if not returned <= said["used"] <= sum(max(row["used"], 0) for row in evidence.rows("Storage")):
-        yield f"{said['used']:.3g} bytes were used, and {returned:.3g} were returned"
+    if (
+        not returned
+        <= claim["used"]
+        <= sum(max(row["used"], 0) for row in evidence.rows("Storage"))
+    ):
+        yield f"{claim['used']:.3g} bytes were used, and {returned:.3g} were returned"
 
 
-def _storage_rows(said: Said, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return what runs of the function read, each with the run."""
-    runs = {_id(row): row for row in evidence.of(said.function)}
+def _storage_rows(claim: Claim, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the storage rows of the function, each with its task run."""
+    runs = {_id(row): row for row in evidence.of(claim.function)}
     return [(row, runs[_id(row)]) for row in evidence.rows("Storage") if _id(row) in runs]
 
 
@@ -206,15 +213,15 @@ def _id(row: dict[str, Any]) -> str:
 
 
 @refuter("small-requests")
-def small_requests(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the requests of each run, and the larger ones with the smaller ones."""
-    rows = [row for row, _ in _storage_rows(said, evidence) if row["reads"] and not row["unsized"]]
+def small_requests(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the requests of each task run, and large requests with small ones."""
+    rows = [row for row, _ in _storage_rows(claim, evidence) if row["reads"] and not row["unsized"]]
     count = sum(row["reads"] for row in rows)
-    yield from differs(said["requests"], count, "requests")
-    yield from differs(said["size"], sum(row["read_size"] for row in rows) / count, "their size")
-    yield from differs(said["each"], sum(row["reading"] for row in rows) / count, "their seconds")
-    waited = sum(min(row["waiting"], run["working"]) for row, run in _storage_rows(said, evidence))
-    yield from exceeds(said["waiting"], waited / evidence.thread_seconds, "time waited for them")
+    yield from differs(claim["requests"], count, "requests")
+    yield from differs(claim["size"], sum(row["read_size"] for row in rows) / count, "their size")
+    yield from differs(claim["each"], sum(row["reading"] for row in rows) / count, "their seconds")
+    waited = sum(min(row["waiting"], run["working"]) for row, run in _storage_rows(claim, evidence))
+    yield from exceeds(claim["waiting"], waited / evidence.thread_seconds, "time waited for them")
     rates = sorted((row["read_size"] / row["reads"], row["reading"] / row["reads"]) for row in rows)
     (small, fast), (large, slow) = rates[0], rates[-1]
     if large > 4 * small > 0 and slow > 3 * fast and slow / large > 0.5 * fast / small:
@@ -222,13 +229,13 @@ def small_requests(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("chunk-mismatch")
-def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with which keys of a collection read which objects, and which read nothing else."""
-    if said["used"] is not None:
-        yield from _unused(said, evidence)
+def chunk_mismatch(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the objects that each key of a collection reads."""
+    if claim["used"] is not None:
+        yield from _unused(claim, evidence)
         return
     readers: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row, run in _storage_rows(said, evidence):
+    for row, run in _storage_rows(claim, evidence):
         if isinstance(run["key"], tuple):
             for item in re.sub(r"\bw\w+", "", row["items"] or "").split():
                 readers[run["key"][0]][item].add(repr(run["key"]))
@@ -241,47 +248,47 @@ def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
             or len(keys) <= len(items) / 2
             or sum(items[key] == 1 for key in keys) > len(keys) / 2
         ]
-        if len(counts) == said["chunks"] and is_close(said["times"], sum(counts) / len(counts)):
+        if len(counts) == claim["chunks"] and is_close(claim["times"], sum(counts) / len(counts)):
             return
-    yield f"no layer reads {said['chunks']} objects {said['times']:.3g} times each"
+    yield f"no layer reads {claim['chunks']} objects {claim['times']:.3g} times each"
 
 
 @refuter("repeated-reads")
-def repeated_reads(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with which keys of the function read which files and datasets completely."""
+def repeated_reads(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the files and datasets that each key of the function reads completely."""
     readers: dict[str, set[str]] = defaultdict(set)
-    for row, run in _storage_rows(said, evidence):
+    for row, run in _storage_rows(claim, evidence):
         for item in (row["items"] or "").split():
             if item.startswith("w"):
                 readers[item].add(repr(run["key"]))
     times = sum(map(len, readers.values())) / max(len(readers), 1)
-    if len(readers) != said["sources"] or not is_close(said["times"], times):
+    if len(readers) != claim["sources"] or not is_close(claim["times"], times):
         yield f"{len(readers)} files or datasets are read {times:.3g} times each"
 
 
 @refuter("blocked-tasks")
-def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the CPU seconds of the function, and with what threads were held for.
+def blocked_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the CPU time of the function, and with the time for which it held threads.
 
-    More threads want evidence that tasks could wait side by side.
+    Advice for more threads needs evidence that tasks can wait in parallel.
     """
-    used, _ = _of_function(evidence, str(said.function))
-    yield from differs(said["on_cpu"], used, "its CPU share")
-    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
-    own = evidence.of(said.function)
-    if not is_at_least(said["tasks"], len(own)) or said["tasks"] > len(evidence.runs):
-        yield f"{said['tasks']} tasks, of which {said.function} alone has {len(own)}"
-    yield from exceeds(said["lasted"], evidence.runs.sum("working"), "their seconds")
-    if said["threads"] not in {life[2] for life in evidence.lives.values()}:
-        yield f"no worker has {said['threads']} threads"
-    if said["other_threads"] is not None:
+    used, _ = _of_function(evidence, str(claim.function))
+    yield from differs(claim["on_cpu"], used, "its CPU share")
+    yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
+    own = evidence.of(claim.function)
+    if not is_at_least(claim["tasks"], len(own)) or claim["tasks"] > len(evidence.runs):
+        yield f"{claim['tasks']} tasks, of which {claim.function} alone has {len(own)}"
+    yield from exceeds(claim["lasted"], evidence.runs.sum("working"), "their seconds")
+    if claim["threads"] not in {life[2] for life in evidence.lives.values()}:
+        yield f"no worker has {claim['threads']} threads"
+    if claim["other_threads"] is not None:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         others = sum(used.values()) - evidence.runs.sum("used")
-        yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
-    yield from _failures(said, evidence)
-    if said["more_threads"] is None:
-        if np.isfinite(said.seconds):
-            yield f"{said.seconds:.3g} s are at stake, of which nothing says how to gain them"
+        yield from exceeds(claim["other_threads"], others, "CPU of threads beside those of tasks")
+    yield from _failures(claim, evidence)
+    if claim["more_threads"] is None:
+        if np.isfinite(claim.seconds):
+            yield f"{claim.seconds:.3g} s are at stake, of which nothing says how to gain them"
         return
     stacks = stacks_of(own, evidence)
     if not stacks:
@@ -294,36 +301,36 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("shared-bottleneck")
-def waits_in_turn(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the distances of ends, and with how long runs last."""
-    own = evidence.of(said.function)
-    yield from differs(said["tasks"], len(own), "its tasks")
-    yield from differs(said["lasted"], own.sum("working"), "their seconds")
-    yield from differs(said["workers"], len(own.by("address")), "their workers")
-    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
-    yield from _no_turns(own, said["turn"])
+def waits_in_turn(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the intervals between ends, and with the durations of task runs."""
+    own = evidence.of(claim.function)
+    yield from differs(claim["tasks"], len(own), "its tasks")
+    yield from differs(claim["lasted"], own.sum("working"), "their seconds")
+    yield from differs(claim["workers"], len(own.by("address")), "their workers")
+    yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
+    yield from _no_turns(own, claim["turn"])
 
 
 @refuter("garbage-collection")
-def garbage_collection(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum what the collector took in the function's tasks, and what these used of the CPU."""
-    own = evidence.of(said.function)
+def garbage_collection(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Add up garbage collection and CPU time in tasks of the function."""
+    own = evidence.of(claim.function)
     taken = own.sum("collecting")
-    yield from exceeds(said["taken"], taken, "seconds of its collections")
-    yield from differs(said["tasks"], len(own), "its tasks")
-    yield from exceeds(said["cpu"], own.sum("cpu"), "its CPU seconds")
-    yield from differs(said["share"], said["taken"] / said["cpu"], "the collector's share")
+    yield from exceeds(claim["taken"], taken, "seconds of its collections")
+    yield from differs(claim["tasks"], len(own), "its tasks")
+    yield from exceeds(claim["cpu"], own.sum("cpu"), "its CPU seconds")
+    yield from differs(claim["share"], claim["taken"] / claim["cpu"], "the collector's share")
 
 
 @refuter("per-process-lock")
-def per_process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for samples in a lock; without any, for turns of each process."""
-    own = evidence.of(said.function)
+def per_process_lock(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for stack samples in a lock or, without any, for one task at a time in each process."""
+    own = evidence.of(claim.function)
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
-    yield from differs(said["tasks"], len(own), "its tasks")
-    yield from differs(said["lasted"], own.sum("working"), "their seconds")
-    if said["sampled"]:
+    yield from differs(claim["tasks"], len(own), "its tasks")
+    yield from differs(claim["lasted"], own.sum("working"), "their seconds")
+    if claim["sampled"]:
         stacks = stacks_of(own, evidence)
         asking = sum(map(_asks, stacks))
         if asking < 0.1 * len(stacks) or not asking:
@@ -336,7 +343,7 @@ def per_process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _no_turns(runs: Rows, turn: float) -> Iterator[str]:
-    """Yield what contradicts that runs end one after the other, each so long after the last."""
+    """Yield a contradiction if task runs do not end one after the other at the claimed interval."""
     apart = np.diff(np.sort(runs.numbers("stop")))
     if np.mean((apart > 0.5 * turn) & (apart < 1.5 * turn)) < 0.6:
         yield f"their ends are not {turn:.3g} s apart"
@@ -345,14 +352,14 @@ def _no_turns(runs: Rows, turn: float) -> Iterator[str]:
 
 
 def _asks(stack: list[list[Any]]) -> bool:
-    """Tell whether a stack has a function that asks for a lock."""
+    """Return whether a stack contains a function that acquires a lock."""
     return any(name.rpartition(".")[2] in _ASKS for name, *_ in stack)
 
 
 def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
-    """Return the frames of all samples of some task runs."""
+    """Return the frames of all stack samples of the given task runs."""
     stacks: dict[tuple[str, int], list[list[Any]]] = {}
-    for row in evidence.rows("Stack"):  # a parent comes before its children
+    for row in evidence.rows("Stack"):  # parents come before their children
         outer = stacks.get((row["file"], row.get("parent", -1)), [])
         stacks[row["file"], row["number"]] = [*outer, *row["frames"]]
     samples = evidence.rows("Task Sample").by("thread")
@@ -365,10 +372,10 @@ def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
 
 
 @refuter("gil-contention")
-def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with how many tasks ran at a time, and what they did not use of their time.
+def gil_contention(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the number of parallel tasks, and with their off-CPU time.
 
-    That the interpreter's lock kept them is told by samples of stacks alone.
+    Only stack samples can show that tasks waited for the GIL.
     """
     samples = evidence.rows("Task Sample")
     seconds = {name: own.sum("interval") for name, own in samples.by("activity").items()}
@@ -378,24 +385,25 @@ def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
         float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))
         for own in evidence.runs.by("address").values()
     )
-    yield from exceeds(said["at_a_time"], most_beside, "tasks at a time")
+    yield from exceeds(claim["at_a_time"], most_beside, "tasks at a time")
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
-    # What is said is of some runs of a worker: of as many, no others lost more of their time.
-    count, shares = max(said["tasks"] // said["workers"], 1), []
+    # The claim is about some task runs of a worker. No other ones, of the same number, lost more
+    # time.
+    count, shares = max(claim["tasks"] // claim["workers"], 1), []
     for own in evidence.runs.by("address").values():
         lost = own.numbers("working") - own.numbers("used")
         lasted = np.maximum(own.numbers("duration"), 1e-9)
         most = np.argsort(-lost / lasted)[:count]
         shares.append(lost[most].sum() / lasted[most].sum())
-    yield from exceeds(said["blocked"], max(shares), "time without a core")
-    yield from exceeds(said["tasks"], len(evidence.runs), "tasks")
-    yield from exceeds(said["workers"], len(evidence.lives), "workers")
-    yield from needs_cores(said, evidence)
+    yield from exceeds(claim["blocked"], max(shares), "time without a core")
+    yield from exceeds(claim["tasks"], len(evidence.runs), "tasks")
+    yield from exceeds(claim["workers"], len(evidence.lives), "workers")
+    yield from needs_cores(claim, evidence)
 
 
 def grown(samples: Rows, column: str) -> dict[str, float]:
-    """Return by worker's label how much a count grew; each life counts by itself."""
+    """Return by worker label how much a counter grew, added up over worker instances."""
     growth: dict[str, float] = {}
     for label, of_label in samples.by("label").items():
         for of_life in of_label.by("file").values():
@@ -408,14 +416,14 @@ def grown(samples: Rows, column: str) -> dict[str, float]:
 
 
 def _of_function(evidence: Evidence, name: str) -> tuple[float, float]:
-    """Return the CPU share of a function, and its seconds without CPU."""
+    """Return the fraction of a function's time on the CPU, and its off-CPU seconds."""
     own = evidence.of(name)
     working, used = own.sum("working"), own.sum("used")
     return (float(used / working) if working > 0 else 0.0), float(working - used)
 
 
 def _waiting(evidence: Evidence) -> float:
-    """Return the share of the threads' time for which tasks held one and did not use it."""
+    """Return the fraction of thread time for which tasks held a thread without using it."""
     runs = evidence.runs
     held = np.minimum(runs.numbers("held"), runs.numbers("stop")) - runs.numbers("timestamp")
     return float(np.maximum(held - runs.numbers("used"), 0.0).sum() / evidence.thread_seconds)

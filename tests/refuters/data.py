@@ -1,4 +1,4 @@
-"""Refuters of what is said about data: transfers, spilling, and memory."""
+"""Refuters of findings about data: transfers, spilling, and memory."""
 
 from __future__ import annotations
 
@@ -11,103 +11,105 @@ from dask.utils import key_split
 
 from refuters.cores import grown
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_at_least
+from refuters.figures import Claim, differs, exceeds, is_at_least
 from refuters.registry import refuter
 from refuters.steps import Steps
 
-#: Shares of its limit at which Dask pauses a worker, and that are near.
+#: Fractions of the memory limit at which Dask pauses a worker, and that count as near the limit.
 _PAUSES, _NEAR = 0.8, 0.85
 
 
 @refuter("transfer-bound")
-def transfer_bound(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum transfers by bytes, and the time in which threads idled and inputs were fetched."""
+def transfer_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Add up the bytes of transfers, and the time in which threads were idle while inputs came."""
     waited = evidence.idle_by_worker("received", "ready")
-    yield from exceeds(said["waiting"], waited / evidence.thread_seconds, "waits for transfers")
+    yield from exceeds(claim["waiting"], waited / evidence.thread_seconds, "waits for transfers")
     moves = evidence.rows("Transfer").where(lambda row: row["state"] == "success")
     under_way = Steps.of(moves.numbers("timestamp"), moves.ends)
     fetching = evidence.between("received", "ready").where(lambda number: number > 0)
     anything = (under_way + fetching).where(lambda number: number > 0)
-    yield from exceeds(said["on_path"], anything.integral(), "the critical path's transfers")
+    yield from exceeds(claim["on_path"], anything.integral(), "the critical path's transfers")
     total = moves.sum("size")
-    yield from differs(said["moved"], total, "bytes that were moved")
+    yield from differs(claim["moved"], total, "bytes that were moved")
     messages = evidence.rows("Shuffle Message").where(lambda row: row["state"] == "success")
     shuffled = messages.sum("size")
-    if np.isfinite(said["shuffled"]) or shuffled > 0:
-        yield from differs(said["shuffled"], shuffled, "bytes of P2P shuffles")
-    yield from exceeds(said["again"] or 0.0, said["moved"], "bytes that were moved again")
-    yield from _of_function(said, moves)
-    if said["serialising"] is not None:
+    if np.isfinite(claim["shuffled"]) or shuffled > 0:
+        yield from differs(claim["shuffled"], shuffled, "bytes of P2P shuffles")
+    yield from exceeds(claim["again"] or 0.0, claim["moved"], "bytes that were moved again")
+    yield from _of_function(claim, moves)
+    if claim["serialising"] is not None:
         told = evidence.rows("Result Serialised").where(
-            lambda row: row["target"] and key_split(row["key"]) == said.function
+            lambda row: row["target"] and key_split(row["key"]) == claim.function
         )
-        yield from differs(said["serialising"], told.sum("seconds"), "serialising them")
+        yield from differs(claim["serialising"], told.sum("seconds"), "serialising them")
 
 
-def _of_function(said: Said, moves: Rows) -> Iterator[str]:
-    """Compare what is said of one function's results with the messages that had any of them."""
-    with_any = moves.where(lambda row: said.function in map(key_split, row["keys"]))
-    only = with_any.where(lambda row: {said.function} == set(map(key_split, row["keys"])))
-    yield from exceeds(said["of_function"], with_any.sum("size"), "its bytes")
-    if not is_at_least(said["of_function"], only.sum("size")):
-        yield f"messages with {said.function} alone had more than {said['of_function']} bytes"
+def _of_function(claim: Claim, moves: Rows) -> Iterator[str]:
+    """Compare the figures about one function's results with the transfers that contained them."""
+    with_any = moves.where(lambda row: claim.function in map(key_split, row["keys"]))
+    only = with_any.where(lambda row: {claim.function} == set(map(key_split, row["keys"])))
+    yield from exceeds(claim["of_function"], with_any.sum("size"), "its bytes")
+    if not is_at_least(claim["of_function"], only.sum("size")):
+        yield f"messages with {claim.function} alone had more than {claim['of_function']} bytes"
     if len(only) == len(with_any) and len(only):
         rate = np.nansum(only.numbers("size")) / only.sum("duration")
-        yield from differs(said["rate"], rate, "bytes a second")
+        yield from differs(claim["rate"], rate, "bytes a second")
 
 
 @refuter("spilling")
-def spilling(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum what workers wrote and read, and compare the advice with what they held."""
+def spilling(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Add up spilled and unspilled bytes, and compare the advice with managed memory."""
     held = evidence.rows("Managed Memory")
     for way, name in (("write", "written"), ("read", "read")):
         grew = grown(held, f"spill_{way}_size")
-        yield from differs(said[name], sum(grew.values()), f"bytes {name}")
+        yield from differs(claim[name], sum(grew.values()), f"bytes {name}")
     seconds = sum(sum(grown(held, f"spill_{way}").values()) for way in ("write", "read"))
     reads = evidence.runs.sum("disk_read")
     runs = evidence.runs
     around = np.nansum(runs.numbers("timestamp") - runs.numbers("executing"))
     around += np.nansum(np.maximum(runs.numbers("done") - runs.numbers("stop"), 0.0))
     whole = evidence.thread_seconds
-    yield from exceeds(said["spilling"], (seconds + reads + around) / whole, "time on disks")
-    yield from exceeds(said["around"], around / whole, "time around functions")
+    yield from exceeds(claim["spilling"], (seconds + reads + around) / whole, "time on disks")
+    yield from exceeds(claim["around"], around / whole, "time around functions")
     most = held.most("size")
-    yield from differs(said["held"], most, "the most that a worker held")
-    if said["wanted"] is not None and not said["wanted"] > said["limit"]:
-        yield f"{said['wanted']} bytes are advised in place of {said['limit']}"
+    yield from differs(claim["held"], most, "the most that a worker held")
+    if claim["wanted"] is not None and not claim["wanted"] > claim["limit"]:
+        yield f"{claim['wanted']} bytes are advised in place of {claim['limit']}"
 
 
 @refuter("paused-workers")
-def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum the time for which samples say that workers were paused; or compare with limits."""
-    if "limit" in said.figures:
-        yield from _near_limit(said, evidence)
+def paused_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Add up the time for which samples show paused workers, or compare with limits."""
+    if "limit" in claim.figures:
+        yield from _near_limit(claim, evidence)
         return
     seconds, workers = 0.0, set()
     threads = max((life[2] for life in evidence.lives.values()), default=1)
     for own in evidence.rows("Managed Memory").by("file").values():
         times = own.numbers("timestamp")
         usual = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
-        # The last state may have lasted until the worker left.
+        # The worker may have kept its last state until it left.
         left = evidence.lives.get(own.maps[0]["address"], (0.0, evidence.end, 1))[1]
         steps = np.append(np.diff(times), max(usual, left - times[-1]))
         paused = np.array([state == "paused" for state in own.values("state")])
         if paused.any():
             workers.add(own.maps[0]["label"])
-            # It may have paused right after the sample before.
+            # It may have paused directly after the previous sample.
             seconds += threads * float((steps + np.append(0.0, steps[:-1]))[paused].sum())
-    yield from differs(said["workers"], len(workers), "workers that paused")
-    yield from exceeds(said["paused"], seconds / evidence.thread_seconds, "time in which they were")
-    if said.figures.get("unmanaged"):
+    yield from differs(claim["workers"], len(workers), "workers that paused")
+    yield from exceeds(
+        claim["paused"], seconds / evidence.thread_seconds, "time in which they were"
+    )
+    if claim.figures.get("unmanaged"):
         quiet = evidence.rows("Managed Memory").where(
             lambda row: row["state"] == "paused" and row["executing"] == 0
         )
         results = quiet.numbers("size") - np.nan_to_num(quiet.numbers("spilled_size"))
         limit = evidence.rows("Worker Added").most("memory_limit")
-        yield from exceeds(said["unmanaged"], limit - results.min(initial=limit), "unmanaged")
+        yield from exceeds(claim["unmanaged"], limit - results.min(initial=limit), "unmanaged")
 
 
-def _near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
+def _near_limit(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the processes' memory with their limits."""
     limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
     peaks = [
@@ -116,43 +118,43 @@ def _near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
         if limits.get(address)
     ]
     used, limit = max(peaks, key=lambda peak: (peak[0] / peak[1], peak[0]), default=(0.0, 0.0))
-    yield from differs(said["used"], used, "the memory of the fullest")
-    yield from differs(said["limit"], limit, "its limit")
+    yield from differs(claim["used"], used, "the memory of the fullest")
+    yield from differs(claim["limit"], limit, "its limit")
     near = sum(peak / of >= _NEAR for peak, of in peaks)
-    yield from differs(said["workers"], near, "workers so near")
-    yield from differs(said["wanted"], used / _PAUSES, "the advised limit")
+    yield from differs(claim["workers"], near, "workers so near")
+    yield from differs(claim["wanted"], used / _PAUSES, "the advised limit")
 
 
 @refuter("host-memory-full")
-def host_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Find the sample with the least memory left."""
+def host_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the sample with the least available memory."""
     samples = evidence.rows("Resource Usage").where(lambda row: row["host_memory_total"])
     left = samples.numbers("host_memory_available") / samples.numbers("host_memory_total")
     worst = samples.maps[int(np.nanargmin(left))]
-    yield from differs(said["left"], worst["host_memory_available"], "memory left")
-    yield from differs(said["total"], worst["host_memory_total"], "memory")
-    yield from differs(said["share"], float(np.nanmin(left)), "the share left")
-    yield from differs(said["at"], worst["timestamp"] - evidence.first_seen, "when")
+    yield from differs(claim["left"], worst["host_memory_available"], "memory left")
+    yield from differs(claim["total"], worst["host_memory_total"], "memory")
+    yield from differs(claim["share"], float(np.nanmin(left)), "the share left")
+    yield from differs(claim["at"], worst["timestamp"] - evidence.first_seen, "when")
 
 
 def _tables(evidence: Evidence) -> dict[str, dict[str, Any]]:
-    """Return the task runs by key, the last one that succeeded."""
+    """Return the last successful task run of each key."""
     runs = sorted(evidence.rows("Compute"), key=lambda row: row["timestamp"])
     return {repr(row["key"]): row for row in runs if row["state"] == "memory"}
 
 
 def _length(row: dict[str, Any]) -> float:
-    """Return the rows of the dataframe that a task returned; NaN if it returned something else."""
+    """Return the number of rows of a task's result, or NaN if it is not a dataframe."""
     is_table = str(row["type"]).endswith(("DataFrame", "Series"))
     return float(row["shape"][0]) if is_table and row["shape"] else float("nan")
 
 
 @refuter("exploding-join")
-def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Add up the rows of each layer of the function, and of the dataframes that come before it."""
+def exploding_join(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the rows of the function's results with those of its input dataframes, by layer."""
     runs, layers = _tables(evidence), defaultdict[Any, list[dict[str, Any]]](list)
     for row in runs.values():
-        if key_split(row["key"]) == said.function and np.isfinite(_length(row)):
+        if key_split(row["key"]) == claim.function and np.isfinite(_length(row)):
             layers[row["key"][0]].append(row)
     for layer in layers.values():
         waiting, before = [repr(key) for row in layer for key in row["dependencies"]], set[str]()
@@ -162,41 +164,41 @@ def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
             else:
                 waiting += [repr(other) for other in runs[key]["dependencies"]]
         taken, made = sum(_length(runs[key]) for key in before), sum(map(_length, layer))
-        if (taken, made, len(layer)) == (said["taken"], said["rows"], said["tasks"]):
-            yield from differs(said["size"], sum(row["size"] for row in layer), "its bytes")
-            yield from exceeds(said["largest"], max(map(_length, layer)), "its largest result")
+        if (taken, made, len(layer)) == (claim["taken"], claim["rows"], claim["tasks"]):
+            yield from differs(claim["size"], sum(row["size"] for row in layer), "its bytes")
+            yield from exceeds(claim["largest"], max(map(_length, layer)), "its largest result")
             return
-    yield f"no layer makes {said['rows']} rows of {said['taken']}"
+    yield f"no layer makes {claim['rows']} rows of {claim['taken']}"
 
 
 @refuter("unused-columns")
-def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for a use of the function's results that does not select columns."""
+def unused_columns(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for a dependent of the function that does not select columns."""
     runs = _tables(evidence)
     made = {
         key: row
         for key, row in runs.items()
-        if key_split(row["key"]) == said.function and row["shape"][1:] == (said["columns"],)
+        if key_split(row["key"]) == claim.function and row["shape"][1:] == (claim["columns"],)
     }
     kept: dict[Any, int] = {}
     for row in runs.values():
         is_use = made.keys() & {repr(key) for key in row["dependencies"]}
         if is_use and key_split(row["key"]) == "getitem":
             kept[row["key"][0]] = (*row["shape"], 1)[1]
-    if len(made) < said["tasks"] or sum(kept.values()) < said["used"]:
-        yield f"{len(made)} results with {said['columns']} columns, of which {kept} are kept"
+    if len(made) < claim["tasks"] or sum(kept.values()) < claim["used"]:
+        yield f"{len(made)} results with {claim['columns']} columns, of which {kept} are kept"
 
 
 @refuter("filter-without-effect")
-def filter_without_effect(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for a layer of the function that took and returned as many rows."""
+def filter_without_effect(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for a layer of the function with as many input rows as output rows."""
     runs, layers = _tables(evidence), defaultdict[Any, list[tuple[float, set[float]]]](list)
     for row in runs.values():
-        if key_split(row["key"]) == said.function and isinstance(row["key"], tuple):
+        if key_split(row["key"]) == claim.function and isinstance(row["key"], tuple):
             taken = {_length(runs[repr(key)]) for key in row["dependencies"] if repr(key) in runs}
             layers[row["key"][0]].append((_length(row), taken))
     for layer in layers.values():
         alike = all(taken == {rows} for rows, taken in layer)
-        if alike and sum(rows for rows, _ in layer) == said["rows"]:
+        if alike and sum(rows for rows, _ in layer) == claim["rows"]:
             return
-    yield f"no layer of {said.function} takes and returns {said['rows']} rows"
+    yield f"no layer of {claim.function} takes and returns {claim['rows']} rows"

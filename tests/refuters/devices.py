@@ -1,4 +1,4 @@
-"""Refuters of what is said about GPUs."""
+"""Refuters of findings about GPUs."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, lies
+from refuters.figures import Claim, differs, exceeds, lies
 from refuters.registry import refuter
 
-#: Percent of utilisation below which a device idles, and share of memory from which it is full.
+#: Thresholds: utilization (%) below which a device is idle, and fraction of memory at which it is
+#: full.
 _USED, _FULL = 5.0, 0.92
 
 
 @refuter("gpu-idle")
-def gpu_idle(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for readings in which the device was idle, and for what it used on average."""
-    if "unused" in said.figures:
-        yield from _gpu_unused(said, evidence)
+def gpu_idle(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for samples in which the device was idle, and compare its mean utilization."""
+    if "unused" in claim.figures:
+        yield from _gpu_unused(claim, evidence)
         return
-    yield from _devices(evidence, said["idle_devices"], said["devices"])
-    own = _readings(evidence).get((said["host"], int(said["gpu"])), Rows([]))
+    yield from _devices(evidence, claim["idle_devices"], claim["devices"])
+    own = _readings(evidence).get((claim["host"], int(claim["gpu"])), Rows([]))
     utilization = own.numbers("utilization")
     if not len(own):
         yield "there is no reading of this device"
         return
     low, high = np.nanmin(utilization) / 100, np.nanmax(utilization) / 100
-    yield from exceeds(said["idle"], 1 - low, "its idle time")
-    yield from lies(said["utilisation"], low, high, "its mean utilisation")
+    yield from exceeds(claim["idle"], 1 - low, "its idle time")
+    yield from lies(claim["utilisation"], low, high, "its mean utilisation")
 
 
 @refuter("gpu-memory-full")
-def gpu_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the most memory of each device with what it has."""
+def gpu_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the peak memory of each device with its size."""
     peaks = [
         float(np.nanmax(own.numbers("memory_used") / own.numbers("memory_total")))
         for own in _readings(evidence).values()
     ]
     full = sum(peak >= _FULL for peak in peaks)
-    yield from differs(said["full_devices"], full, "full devices")
-    yield from differs(said["used"] / said["total"], max(peaks), "the fullest")
+    yield from differs(claim["full_devices"], full, "full devices")
+    yield from differs(claim["used"] / claim["total"], max(peaks), "the fullest")
 
 
-def _gpu_unused(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Count devices whose readings never were above idling."""
+def _gpu_unused(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Count devices that were idle in all samples."""
     unused = sum(
         np.nanmax(own.numbers("utilization"), initial=0.0) < _USED
         for own in _readings(evidence).values()
     )
-    yield from exceeds(said["unused"], unused, "devices that were never used")
-    yield from _devices(evidence, said["unused"], said["devices"])
-    yield from exceeds(said["tasks_ran"], evidence.runs.sum("duration"), "seconds of tasks")
+    yield from exceeds(claim["unused"], unused, "devices that were never used")
+    yield from _devices(evidence, claim["unused"], claim["devices"])
+    yield from exceeds(claim["tasks_ran"], evidence.runs.sum("duration"), "seconds of tasks")
 
 
 def _readings(evidence: Evidence) -> dict[tuple[str, int], Rows]:

@@ -1,4 +1,4 @@
-"""The raw events of a run, as columns, and what can be said of them without any analysis."""
+"""Raw events of a run as columns, and facts that follow from them without the analysis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dask.utils import key_split
 from dasfprof.database import FileDatabase
 from refuters.steps import Numbers, Steps
 
-#: What clients tell of themselves: the cluster may not yet, or no longer, be recorded then.
+#: Events that clients record about themselves, also before and after the cluster is recorded.
 _OF_CLIENTS = (
     *("Graph Sent", "Function Sent", "Step", "Step End", "Step Layer"),
     *("Line", "Line Layer", "Line Graph"),
@@ -23,7 +23,7 @@ _OF_CLIENTS = (
 
 
 class Rows:
-    """Events of one name: a map each, of their fields and args."""
+    """Events with the same name, as dicts of their fields and args."""
 
     def __init__(self, maps: list[dict[str, Any]]) -> None:
         self.maps = maps
@@ -35,12 +35,12 @@ class Rows:
         return iter(self.maps)
 
     def numbers(self, name: str) -> Numbers:
-        """Return a column as floats; NaN where there is none."""
+        """Return a column as floats, with NaN for missing values."""
         values = [row.get(name) for row in self.maps]
         return np.array([np.nan if value is None else value for value in values], dtype=float)
 
     def sum(self, name: str) -> float:
-        """Return the sum of what is known of a column."""
+        """Return the sum of the known values of a column."""
         total: float = np.nansum(self.numbers(name))
         return total
 
@@ -50,7 +50,7 @@ class Rows:
 
     @property
     def ends(self) -> Numbers:
-        """When they ended."""
+        """Return the times at which the events ended."""
         return self.numbers("timestamp") + self.numbers("duration")
 
     def values(self, name: str) -> list[Any]:
@@ -60,7 +60,7 @@ class Rows:
         return Rows([row for row in self.maps if true(row)])
 
     def by(self, name: str) -> dict[Any, Rows]:
-        """Return them by a column."""
+        """Return the events by the values of a column."""
         groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for row in self.maps:
             groups[row.get(name)].append(row)
@@ -68,17 +68,17 @@ class Rows:
 
 
 class Evidence:
-    """What the trace files of a run hold, event by event.
+    """Events in the trace files of a run.
 
-    Each event is a map of its args, with ``timestamp``, ``duration``, ``host``, ``label`` (of the
-    worker), ``address`` (of the worker, by the file's header) and ``file``.
+    Each event is a dict of its args, with ``timestamp``, ``duration``, ``host``, ``label`` (of the
+    worker), ``address`` (of the worker, from the file's header) and ``file``.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
         maps: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.paths = sorted(files)
         self.headers: list[dict[str, Any]] = []
-        #: Of the same files, and of those that have no end.
+        #: Names of all files, and of files that are not closed.
         self.names: list[str] = []
         self.unclosed: list[str] = []
         for path in self.paths:
@@ -88,15 +88,15 @@ class Evidence:
             self.names.append(path.name)
             if not file.is_closed():
                 self.unclosed.append(path.name)
-            own = {"address": header.get("worker", {}).get("address"), "file": path.name}
+            source = {"address": header.get("worker", {}).get("address"), "file": path.name}
             for event in FileDatabase(path).get_traces():
                 times = {"timestamp": event.timestamp, "duration": getattr(event, "duration", 0.0)}
-                whose = {"host": event.process_id, "label": event.thread_id}
-                maps[event.name].append({**whose, **event.args, **times, **own})
+                process = {"host": event.process_id, "label": event.thread_id}
+                maps[event.name].append({**process, **event.args, **times, **source})
         self._rows = {name: Rows(rows) for name, rows in maps.items()}
 
     def rows(self, name: str) -> Rows:
-        """Return the events of a name."""
+        """Return the events with a name."""
         return self._rows.get(name, Rows([]))
 
     def of(self, function: str | None) -> Rows:
@@ -107,11 +107,12 @@ class Evidence:
 
     @cached_property
     def runs(self) -> Rows:
-        """The task runs in files of workers, or those that the scheduler noted, as they began.
+        """Return the task runs in workers' files, or in the scheduler's without these, by start.
 
-        ``stop``, ``function``, ``held`` (until when it held its thread) are added, and of the
-        time for which its function held that: ``waited`` for a core, ``working`` (all else), and
-        ``used`` of it (CPU seconds, 0 if unknown). Threads that worked for it are among both.
+        Added columns are ``stop``, ``function``, ``held`` (time until which it held its thread),
+        and parts of the function's time: ``waited`` (CPU wait), ``working`` (everything else), and
+        ``used`` (CPU seconds, 0 if unknown). ``waited`` and ``used`` include threads that worked
+        for the task.
         """
         helped: dict[Any, Numbers] = defaultdict(lambda: np.zeros(2))
         for row in self.rows("Storage"):
@@ -126,7 +127,7 @@ class Evidence:
             noted = seen.get((repr(row["key"]), row["run_id"], row["address"]), {})
             ends = [row["timestamp"] + row["duration"], row.get("done"), row.get("seceded")]
             length = max(min(ends[0], ends[2] or ends[0]) - row["timestamp"], 0.0)
-            # When within it a run used the CPU nobody noted: evenly, then.
+            # It is not recorded when a task run used the CPU, so assume a constant rate.
             share = length / row["duration"] if row["duration"] > 0 else 1.0
             queue, more = helped[repr(row["key"]), row["run_id"], row["address"]]
             waited = min(max((row.get("run_queue") or 0.0) + queue, 0.0) * share, length)
@@ -151,13 +152,13 @@ class Evidence:
         return Rows(runs)
 
     def _ran_by_scheduler(self) -> Rows:
-        """Return the runs that only the scheduler noted as their workers would have noted them."""
+        """Return the task runs that only the scheduler recorded, in the form of workers' rows."""
         noted = self.rows("Task Run").where(_ran)
         return Rows([{**_as_ran(row), "label": self.label(row["worker"])} for row in noted])
 
     @cached_property
     def unseen(self) -> Rows:
-        """What the scheduler noted and that is not among the task runs."""
+        """Return the scheduler's task runs that are not in `runs`."""
         seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.runs}
         return self.rows("Task Run").where(
             lambda row: (repr(row["key"]), row["run_id"], row["worker"]) not in seen
@@ -165,12 +166,12 @@ class Evidence:
 
     @cached_property
     def functions(self) -> dict[str | None, Rows]:
-        """The task runs by function."""
+        """Return the task runs by function."""
         return self.runs.by("function")
 
     @cached_property
     def open(self) -> Rows:
-        """The last that was noted of each task run that had begun and that no file says ended."""
+        """Return the last snapshot of each unfinished task run."""
         ended = {(repr(row["key"]), row["run_id"]) for row in self.rows("Compute")}
         last = {
             (repr(row["key"]), row["run_id"], row["label"]): row
@@ -179,9 +180,9 @@ class Evidence:
         return Rows([row for (*run, _), row in last.items() if tuple(run) not in ended])
 
     def _of_cluster(self, but: tuple[str, ...] = ()) -> list[Rows]:
-        """Return all events but those of some names and those that clients tell of themselves.
+        """Return all events except those with the given names, and those of clients.
 
-        A stack is told of with the event that has it, whoever's.
+        Stacks are left out too, because clients may have recorded them.
         """
         left_out = (*but, "Stack", *_OF_CLIENTS)
         return [rows for name, rows in self._rows.items() if name not in left_out]
@@ -190,29 +191,29 @@ class Evidence:
 
     @cached_property
     def begin(self) -> float:
-        """When the first event was."""
+        """Return the time of the first event."""
         return min((row["timestamp"] for rows in self._of_cluster() for row in rows), default=0.0)
 
     @cached_property
     def first_seen(self) -> float:
-        """When something first happened: workers that were there before joined at any time."""
+        """Return the time of the first event, not counting workers that joined or left."""
         events = self._of_cluster(but=("Worker Added", "Worker Removed"))
         return min((row["timestamp"] for rows in events for row in rows), default=self.begin)
 
     def label(self, address: str) -> str | None:
-        """Return the label of the worker that had an address."""
+        """Return the label of the worker with an address."""
         workers = (header.get("worker", {}) for header in self.headers)
-        return next((one.get("label") for one in workers if one.get("address") == address), None)
+        return next((x.get("label") for x in workers if x.get("address") == address), None)
 
     @property
     def scheduler_closed(self) -> bool:
-        """Whether the file of the scheduler has its end: recording was ended, not cut off."""
-        own = [name for name in self.names if "-SchedulerPlugin-" in name]
-        return bool(own) and not set(own) & set(self.unclosed)
+        """Return whether the scheduler's files are closed."""
+        names = [name for name in self.names if "-SchedulerPlugin-" in name]
+        return bool(names) and not set(names) & set(self.unclosed)
 
     @cached_property
     def end(self) -> float:
-        """When the last event ended."""
+        """Return the time at which the last event ended."""
         return max(
             (row["timestamp"] + row["duration"] for rows in self._of_cluster() for row in rows),
             default=0.0,
@@ -220,30 +221,31 @@ class Evidence:
 
     @cached_property
     def span(self) -> tuple[float, float]:
-        """When the first task was known, and the last over or waited for, or the trace ends."""
+        """Return when the first task was known, and when the last task ended or was waited for."""
         begins, ends = self._begins, self._ends
         states = self.rows("Scheduler State").where(lambda row: row["unfinished"] > 0)
         open_ = any(row["state"] == "processing" for row in self.rows("Task Run"))
         open_ = open_ or len(self.rows("Unsent Tasks")) > 0
         if not begins or not ends:
-            # Tasks that no worker has taken are known by their graph alone.
+            # If no worker received a task, only the graph is known.
             known = begins or self.rows("Graph").numbers("timestamp")
             return float(np.nanmin(known, initial=self.end)) if len(known) else self.begin, self.end
         waited = states.numbers("timestamp").max(initial=0.0)
         if not open_ and waited <= np.nanmax(ends) and not self._cut_at_work():
             return float(np.nanmin(begins)), float(np.nanmax(ends))
-        # What its last client left behind is waited for no more.
+        # Nobody waits for tasks after the last client has left.
         left = self.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
         gone = left.numbers("timestamp").max(initial=0.0)
-        # What is noted once the scheduler closed is of no run.
+        # Events after the scheduler has closed do not belong to the run.
         closed = states.where(lambda row: row["occasion"] == "closing").numbers("timestamp")
         last = gone if gone >= max(waited, np.nanmax(ends)) else closed.max(initial=-np.inf)
         return float(np.nanmin(begins)), last if np.isfinite(last) else self.end
 
     def _cut_at_work(self) -> bool:
-        """Tell whether more tasks were left than ended since, as a scheduler last counted them.
+        """Return whether the scheduler was killed while tasks were unfinished.
 
-        It was killed then. What ended on workers may have been reported since, a second later.
+        Its last snapshot counts more unfinished tasks than ended after it. Workers may report an
+        end a second later.
         """
         states = [*self.rows("Scheduler State")]
         if self.scheduler_closed or not states:
@@ -258,42 +260,42 @@ class Evidence:
 
     @property
     def last_end(self) -> float:
-        """When the last task was over; the trace's end if none was."""
+        """Return when the last task ended, or the end of the trace if none did."""
         return float(np.nanmax(self._ends)) if self._ends else self.end
 
     @property
     def _begins(self) -> list[float]:
-        """When tasks were known."""
+        """Return the times at which tasks became known."""
         noted = self.rows("Task Run")
         begins = [*noted.numbers("waiting"), *noted.numbers("queued"), *noted.numbers("timestamp")]
         return [*begins, *self.runs.numbers("received"), *self.runs.numbers("timestamp")]
 
     @property
     def _ends(self) -> list[float]:
-        """When tasks were over."""
+        """Return the times at which tasks ended."""
         over = self.rows("Task Run").where(lambda row: row["state"] in ("memory", "erred"))
         return [*over.ends, *self.runs.numbers("done"), *self.runs.numbers("stop")]
 
     @cached_property
     def least_wall(self) -> float:
-        """Seconds between the first and the last of the task runs in files of workers."""
+        """Return the seconds between the start of the first and the end of the last task run."""
         begins = [*self.runs.numbers("timestamp"), *self.runs.numbers("executing")]
         return float(np.nanmax(self.runs.numbers("stop")) - np.nanmin(begins)) if begins else 0.0
 
     @property
     def wall(self) -> float:
-        """Seconds of the run."""
+        """Return the duration of the run in seconds."""
         return self.span[1] - self.span[0]
 
     @property
     def walls(self) -> tuple[float, float]:
-        """Seconds of the run, the least and the most.
+        """Return the minimum and maximum duration of the run in seconds.
 
-        Where processes were killed, whether anything was under way since its last end is not told.
+        If processes were killed, it is unknown whether tasks were in progress after the last end.
         """
         begin, end = self.span
         if self.scheduler_closed:
-            # What a client gave up was under way until then.
+            # Cancelled tasks were in progress until a client released them.
             given_up = self.rows("Task Run").where(
                 lambda row: str(row["end_cause"] or "").startswith("client-releases-keys")
             )
@@ -301,13 +303,13 @@ class Evidence:
         return min(end, self.last_end) - begin, max(end, self.end) - begin
 
     def shares(self, seconds: float) -> tuple[float, float]:
-        """Return the least and the greatest share of the run that some seconds may be."""
+        """Return the minimum and maximum fraction of the run that the seconds are."""
         least, most = self.walls
         return seconds / max(most, 1e-9), seconds / max(least, 1e-9)
 
     @cached_property
     def lives(self) -> dict[str, tuple[float, float, int]]:
-        """When each worker joined and left, by its address, and its threads."""
+        """Return when each worker joined and left, and its number of threads, by address."""
         left = {row["worker"]: row["timestamp"] for row in self.rows("Worker Removed")}
         lives: dict[str, tuple[float, float, int]] = {
             row["worker"]: (row["timestamp"], left.get(row["worker"], self.end), row["nthreads"])
@@ -321,50 +323,51 @@ class Evidence:
 
     @cached_property
     def threads(self) -> float:
-        """The threads that the run had on average."""
+        """Return the mean number of threads in the run."""
         return self.threads_there.integral(*self.span) / self.wall if self.wall > 0 else 0.0
 
     @cached_property
     def threads_seen(self) -> float:
-        """The threads on average if workers count only until their own last event."""
+        """Return the mean number of threads if workers count only until their last event."""
         last: dict[str, float] = {}
         for rows in self._rows.values():
             for row in rows:
                 end = max(row["timestamp"] + row["duration"], row.get("done") or 0.0)
                 last[row["address"]] = max(end, last.get(row["address"], 0.0))
         seen = [
-            (life[0], min(life[1], last.get(one, 0)), life[2]) for one, life in self.lives.items()
+            (joined, min(left, last.get(address, 0)), threads)
+            for address, (joined, left, threads) in self.lives.items()
         ]
         return _threads_of(seen).integral(*self.span) / max(self.wall, 1e-9)
 
     @cached_property
     def threads_there(self) -> Steps:
-        """How many threads there were at any time."""
+        """Return the number of threads over time."""
         return _threads_of(self.lives.values())
 
     @property
     def thread_seconds(self) -> float:
-        """The seconds of all threads during the run, no more than there were."""
+        """Return the thread time of the run in seconds, a lower bound."""
         return (min(self.threads, self.threads_seen) or self.threads) * self.wall
 
     def between(self, begin: str, end: str, runs: Rows | None = None) -> Steps:
-        """Count task runs that are between two of their times, at any time."""
+        """Return the number of task runs between two of their times, over time."""
         runs = self.runs if runs is None else runs
         return Steps.of(runs.numbers(begin), runs.numbers(end))
 
     @cached_property
     def idle(self) -> Steps:
-        """How many threads no task held, at any time: no fewer than in truth."""
+        """Return the number of threads that no task held over time, an upper bound."""
         return self.threads_there.less(self.between("executing", "held"))
 
     def idle_by_worker(self, begin: str, end: str) -> float:
-        """Sum the time in which threads idled while runs were between two times on their worker."""
+        """Return the idle thread time while task runs on the same worker were between two times."""
         total = 0.0
-        for address, own in self.runs.by("address").items():
-            joined, left, threads = self.lives.get(address, (self.begin, self.end, len(own)))
-            there = Steps.of([joined], [left], threads)
-            idle = there.less(self.between("executing", "held", own))
-            total += idle.least(self.between(begin, end, own)).integral()
+        for address, runs in self.runs.by("address").items():
+            joined, left, threads = self.lives.get(address, (self.begin, self.end, len(runs)))
+            present = Steps.of([joined], [left], threads)
+            idle = present.less(self.between("executing", "held", runs))
+            total += idle.least(self.between(begin, end, runs)).integral()
         return total
 
 
@@ -374,12 +377,12 @@ def _threads_of(lives: Collection[tuple[float, float, int]]) -> Steps:
 
 
 def _ran(row: dict[str, Any]) -> bool:
-    """Return whether the scheduler noted when a run's function began and ended."""
+    """Return whether the scheduler recorded when the function of a task run started and ended."""
     return row["start"] is not None and row["stop"] is not None
 
 
 def _as_ran(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what the scheduler noted of a run as its worker would have."""
+    """Return the scheduler's row of a task run in the form of a worker's row."""
     times = {"timestamp": row["start"], "duration": max(row["stop"] - row["start"], 0.0)}
     times |= {"executing": row["start"], "done": row["stop"]}
     unknown = ("seceded", "cpu", "run_queue", "received", "ready", "exception", "raised_at")
@@ -388,16 +391,16 @@ def _as_ran(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end_with_the_next(runs: list[dict[str, Any]], threads: dict[str, int]) -> None:
-    """Let runs hold a thread no longer than until another run of their worker took it.
+    """Limit `held` of task runs to the time at which another task run took the thread.
 
-    A worker notes that a run was done a moment after it gave its thread to the next, whichever
-    thread then runs that: in the order in which runs end, as it has no more than its threads.
+    A worker records the end of a task run shortly after it has given the thread to the next one.
+    The threads are not recorded, so ends and starts are paired in order of time.
     """
-    own: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_worker: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in runs:
         if row.get("executing") is not None and row["address"] in threads:
-            own[row["address"]].append(row)
-    for address, rows in own.items():
+            by_worker[row["address"]].append(row)
+    for address, rows in by_worker.items():
         begins = sorted(row["executing"] for row in rows)[threads[address] :]
         for row, taken in zip(sorted(rows, key=lambda row: row["held"]), begins, strict=False):
             if row["stop"] <= taken < row["held"]:

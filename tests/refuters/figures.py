@@ -1,4 +1,4 @@
-"""What a finding says, as figures, and whether these are what the events say."""
+"""Figures that a finding claims, and comparisons with the actual figures."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-#: Recorded durations are rounded to 16 bits, and sums of floats differ in their last ones.
+#: Tolerances: recorded durations have 16 significant bits, and sums of floats are inexact.
 _ROUNDING = 1e-4
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a finding says."""
+class Claim:
+    """Claims of a finding."""
 
     rule: str
     severity: str
-    #: At stake; where the finding promises none, those by which it is ranked.
+    #: Potential savings or, without these, the seconds by which the finding is ranked.
     seconds: float
     function: str | None
     worker: str | None
-    #: By name, without their units; those that are not there are None.
+    #: Figures by name, without units. `claim[name]` is None for other names.
     figures: dict[str, Any]
-    #: All shares among them.
+    #: All fractions among the figures.
     shares: list[float]
-    #: For who reads of a contradiction.
+    #: Texts for messages about contradictions.
     sentences: str
     suggestion: str = ""
-    #: Whether it promises the seconds at stake to who does as it says.
+    #: Whether `seconds` are potential savings.
     promises: bool = False
 
     @classmethod
-    def of(cls, row: dict[Any, Any], figures: dict[str, Any], costs: float) -> Said:
-        """Read a row of the table of findings, its figures, and what it costs."""
+    def of(cls, row: dict[Any, Any], figures: dict[str, Any], costs: float) -> Claim:
+        """Return the claims in a row of the table of findings, with its figures and costs."""
         promised = row["Seconds at stake (s)"]
-        said = row["Rule"], row["Severity"], costs if promised != promised else promised
+        rank = row["Rule"], row["Severity"], costs if promised != promised else promised
         where = row["Function"], row["Worker"]
         sentences = f"{row['Finding']} {row['Evidence']}"
         shares = [*_shares(figures)]
-        told = shares, sentences, row["Suggestion"], promised == promised
-        return cls(*said, *where, without_units(figures), *told)
+        texts = shares, sentences, row["Suggestion"], promised == promised
+        return cls(*rank, *where, without_units(figures), *texts)
 
     def __getitem__(self, name: str) -> Any:
         return self.figures.get(name)
 
 
 def without_units(figure: Any) -> Any:
-    """Return a figure as the number that it is, and what holds figures with such numbers."""
+    """Return the number of a figure, or a collection with the numbers of its figures."""
     if isinstance(figure, dict):
         if figure.keys() == {"value", "unit"}:
             return figure["value"]
@@ -63,43 +63,43 @@ def _shares(figure: Any) -> Iterator[float]:
             yield from _shares(value)
 
 
-#: Seconds by which clocks of processes of a busy host are set apart in a trace.
+#: Tolerance (s) for times that processes of a busy host measured.
 CLOCKS = 0.1
 
 
 def is_at_most(figure: float, bound: float) -> bool:
-    """Tell whether a figure is no more than a bound."""
+    """Return whether a figure is no more than a bound."""
     return figure <= bound + _ROUNDING * abs(bound) + _LEAST
 
 
 def is_at_least(figure: float, bound: float) -> bool:
-    """Tell whether a figure is no less than a bound."""
+    """Return whether a figure is no less than a bound."""
     return figure >= bound - _ROUNDING * abs(bound) - _LEAST
 
 
 def is_close(figure: float, actual: float) -> bool:
-    """Tell whether a figure is the actual number."""
+    """Return whether a figure is the actual number."""
     return is_at_most(figure, actual) and is_at_least(figure, actual)
 
 
 def is_same_time(figure: float, actual: float) -> bool:
-    """Tell whether two times are equal as far as clocks of several processes agree."""
+    """Return whether two times are equal as far as clocks of several processes agree."""
     return abs(figure - actual) < CLOCKS
 
 
 def differs(figure: float, actual: float, what: str) -> Iterator[str]:
     """Yield a contradiction unless a figure is the actual number."""
     if not is_close(figure, actual):
-        yield f"{what}: {figure:.6g} is said, the events have {actual:.6g}"
+        yield f"{what}: {figure:.6g} is claimed, the events have {actual:.6g}"
 
 
 def exceeds(figure: float, bound: float, what: str) -> Iterator[str]:
-    """Yield a contradiction if a figure is more than there can be."""
+    """Yield a contradiction if a figure exceeds an upper bound."""
     if not is_at_most(figure, bound):
-        yield f"{what}: {figure:.6g} is said, the events have {bound:.6g} at most"
+        yield f"{what}: {figure:.6g} is claimed, the events have {bound:.6g} at most"
 
 
 def lies(figure: float, low: float, high: float, what: str) -> Iterator[str]:
     """Yield a contradiction unless a figure is between two numbers."""
     if not (is_at_least(figure, low) and is_at_most(figure, high)):
-        yield f"{what}: {figure:.6g} is said, the events have {low:.6g} to {high:.6g}"
+        yield f"{what}: {figure:.6g} is claimed, the events have {low:.6g} to {high:.6g}"

@@ -1,4 +1,4 @@
-"""Refuters of what is said about times in which the cluster had no tasks, or no workers."""
+"""Refuters of findings about times in which the cluster had no tasks or no workers."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ import numpy as np
 
 from refuters.attempts import left_alone
 from refuters.evidence import Evidence
-from refuters.figures import Said, exceeds, is_at_least, lies
+from refuters.figures import Claim, exceeds, is_at_least, lies
 from refuters.registry import refuter
 from refuters.steps import Steps
 
 
 @refuter("client-bound")
-def client_bound(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the time in which nothing was known to the scheduler that was not over."""
+def client_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which the scheduler knew no unfinished task."""
     begin, end = evidence.span
     idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
     waited = idle.less(calls).integral(begin, end)
-    yield from exceeds(said["waited"], waited, "seconds in which a thread idled")
-    yield from lies(said["share"], *evidence.shares(said["waited"]), "their share")
-    yield from exceeds(said["longest"], said["waited"], "the longest")
-    if said["waits"]:
+    yield from exceeds(claim["waited"], waited, "seconds in which a thread idled")
+    yield from lies(claim["share"], *evidence.shares(claim["waited"]), "their share")
+    yield from exceeds(claim["longest"], claim["waited"], "the longest")
+    if claim["waits"]:
         asked = evidence.rows("Client Calls").where(lambda row: row["main"])
-        yield from exceeds(0.5 * said["waited"], asked.sum("waiting"), "waits of clients")
-    if said["pickled"] is not None:
+        yield from exceeds(0.5 * claim["waited"], asked.sum("waiting"), "waits of clients")
+    if claim["pickled"] is not None:
         sizes = evidence.rows("Graph Sent").numbers("size")
-        yield from exceeds(said["pickled"], float(np.mean(sizes)), "bytes of a graph")
-    yield from _calls(said, evidence, calls.integral(begin, end))
-    yield from _between_clients(evidence, said["longest"])
+        yield from exceeds(claim["pickled"], float(np.mean(sizes)), "bytes of a graph")
+    yield from _calls(claim, evidence, calls.integral(begin, end))
+    yield from _between_clients(evidence, claim["longest"])
 
 
 @refuter("sequential-submission")
-def sequential_submission(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the graphs that came, and with how long a thread idled."""
+def sequential_submission(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the submitted graphs, and with idle thread time."""
     begin, end = evidence.span
     idle = evidence.idle.where(lambda number: number > 0).integral(begin, end)
-    yield from exceeds(said["few"], idle, "seconds in which a thread idled")
-    yield from lies(said["share"], *evidence.shares(said["few"]), "their share")
-    yield from exceeds(said["graphs"], len(evidence.rows("Graph")), "graphs")
+    yield from exceeds(claim["few"], idle, "seconds in which a thread idled")
+    yield from lies(claim["share"], *evidence.shares(claim["few"]), "their share")
+    yield from exceeds(claim["graphs"], len(evidence.rows("Graph")), "graphs")
     noted = evidence.rows("Task Run")
     begins, ends = np.sort(noted.numbers("waiting")), np.sort(noted.ends)
     alone = sum(
@@ -48,39 +48,39 @@ def sequential_submission(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     runs = evidence.runs.where(lambda row: row["known"] is not None)
     at_once = evidence.between("timestamp", "stop", runs)
-    full = at_once.where(lambda number: number >= max(said["threads"], 2)).integral(begin, end)
-    if full > evidence.wall - said["few"] + 0.01 * evidence.wall:
+    full = at_once.where(lambda number: number >= max(claim["threads"], 2)).integral(begin, end)
+    if full > evidence.wall - claim["few"] + 0.01 * evidence.wall:
         yield f"for {full:.3g} s as many tasks ran as there are threads"
-    if alone < 0.5 * said["graphs"]:
+    if alone < 0.5 * claim["graphs"]:
         yield f"{alone} times tasks came once those before had ended"
 
 
 def _called(evidence: Evidence) -> Steps:
-    """Return 1 while an actor was called, else 0."""
+    """Return 1 during actor calls and 0 at other times."""
     calls = evidence.rows("Actor Call")
     return Steps.of(calls.numbers("timestamp"), calls.ends).where(lambda number: number > 0)
 
 
-def _calls(said: Said, evidence: Evidence, under_way: float) -> Iterator[str]:
-    """Compare what is said of actors with the calls that workers recorded."""
+def _calls(claim: Claim, evidence: Evidence, under_way: float) -> Iterator[str]:
+    """Compare the claims about actors with the calls that workers recorded."""
     calls = evidence.rows("Actor Call")
-    yield from exceeds(said["calls"], len(calls), "calls of actors")
-    yield from exceeds(said["called"], under_way, "seconds in which actors were called")
+    yield from exceeds(claim["calls"], len(calls), "calls of actors")
+    yield from exceeds(claim["called"], under_way, "seconds in which actors were called")
     recorded = all(
         header.get("actor_calls") is True
         for header in evidence.headers
         if header.get("plugin") == "TracePlugin"
     )
-    if recorded and not said["knows_calls"]:
+    if recorded and not claim["knows_calls"]:
         addresses = {header.get("worker", {}).get("address") for header in evidence.headers}
         if {row["worker"] for row in evidence.rows("Worker Added")} <= addresses:
             yield "each worker recorded the calls of its actors"
-    if not recorded and not said["calls"] and said["knows_calls"]:
+    if not recorded and not claim["calls"] and claim["knows_calls"]:
         yield "whether actors were called is not recorded"
 
 
 def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
-    """Yield it if the client after a gap had not been there before it."""
+    """Yield a contradiction if the client after a gap was not connected before it."""
     graphs = sorted(evidence.rows("Graph"), key=lambda row: row["timestamp"])
     ends, seen = evidence.rows("Task Run").ends, set()
     for before, after in pairwise(graphs):
@@ -92,7 +92,7 @@ def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
 
 
 def _after_losses(evidence: Evidence) -> Steps:
-    """Be 1 from the loss of a worker with tasks on it until another joined."""
+    """Return 1 from the loss of a worker with tasks until another worker joins, and 0 otherwise."""
     lost = [one for one, rows in left_alone(evidence).items() if len(rows)]
     begins = [evidence.lives[one][1] for one in lost if one in evidence.lives]
     joined = sorted(begin for begin, _, _ in evidence.lives.values())
@@ -101,10 +101,10 @@ def _after_losses(evidence: Evidence) -> Steps:
 
 
 @refuter("no-workers")
-def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the time in which the scheduler had tasks, and no worker was there.
+def no_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which the scheduler had tasks but no workers.
 
-    What follows the loss of a worker is told with the loss.
+    Times after the loss of a worker belong to that finding.
     """
     noted = evidence.rows("Task Run")
     begins = np.fmin(noted.numbers("waiting"), noted.numbers("timestamp"))
@@ -112,31 +112,31 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     none = tasks.with_(
         evidence.threads_there, lambda number, threads: ((number > 0) & (threads <= 0)) * 1.0
     )
-    # A task may be known for longer than its runs: until the last of them it waits.
+    # A task waits until its last task run starts.
     begin, end = evidence.span
     there = evidence.threads_there.where(lambda threads: threads > 0).integral(begin, end)
-    yield from exceeds(said["waited"], end - begin - there, "time without a worker")
+    yield from exceeds(claim["waited"], end - begin - there, "time without a worker")
     otherwise = none.less(_after_losses(evidence)).integral(begin, end)
-    if not is_at_least(said["waited"], otherwise):
+    if not is_at_least(claim["waited"], otherwise):
         yield f"tasks waited for {otherwise:.6g} s, without a worker"
-    yield from lies(said["share"], *evidence.shares(said["waited"]), "its share")
-    yield from exceeds(said["longest"], said["waited"], "the longest")
+    yield from lies(claim["share"], *evidence.shares(claim["waited"]), "its share")
+    yield from exceeds(claim["longest"], claim["waited"], "the longest")
 
 
 @refuter("work-outside-tasks", "idle-threads")
-def work_outside_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the time in which threads idled, and with the calls that workers recorded."""
+def work_outside_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with idle thread time, and with the calls that workers recorded."""
     begin, end = _recorded(evidence)
     there = evidence.threads_there.integral(begin, end)
     idle = evidence.idle.integral(begin, end)
-    if said.rule == "idle-threads":
-        yield from exceeds(said["idle"], idle / max(there, 1e-9), "the share of idle threads")
+    if claim.rule == "idle-threads":
+        yield from exceeds(claim["idle"], idle / max(there, 1e-9), "the share of idle threads")
         return
     some = evidence.idle.where(lambda number: number > 0).integral(begin, end)
-    yield from exceeds(said["idle"], some, "seconds in which a thread idled")
-    yield from exceeds(said["calls"], _called(evidence).integral(begin, end), "calls of actors")
+    yield from exceeds(claim["idle"], some, "seconds in which a thread idled")
+    yield from exceeds(claim["calls"], _called(evidence).integral(begin, end), "calls of actors")
     functions = evidence.rows("Worker Function").sum("duration")
-    yield from exceeds(said["functions"], float(functions), "seconds of functions")
+    yield from exceeds(claim["functions"], float(functions), "seconds of functions")
 
 
 def _recorded(evidence: Evidence) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The refuter of what is said of memory that grows."""
+"""Refuters of findings about growing memory."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, exceeds
+from refuters.figures import Claim, exceeds
 from refuters.registry import refuter
 
 
 @refuter("memory-growth")
-def memory_growth(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with what processes had in each third of the run, whatever ran then."""
-    if said["of"] == "stays":
-        yield from _stays(said, evidence)
+def memory_growth(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the memory of processes in each third of the run."""
+    if claim["of"] == "stays":
+        yield from _stays(claim, evidence)
         return
-    yield from exceeds(said["least"], said["each"], "its mean")
-    yield from exceeds(said["each"], said["most"], "its most")
-    rise = said["last"] - said["first"]
-    yield from exceeds(said["each"] * said["computations"] / 1.01, rise, "the rise")
-    if said["of"] == "scheduler":
+    yield from exceeds(claim["least"], claim["each"], "its mean")
+    yield from exceeds(claim["each"], claim["most"], "its most")
+    rise = claim["last"] - claim["first"]
+    yield from exceeds(claim["each"] * claim["computations"] / 1.01, rise, "the rise")
+    if claim["of"] == "scheduler":
         whole = [evidence.rows("Scheduler State").numbers("memory")]
     else:
-        name = "size" if said["of"] == "results" else "memory"
+        name = "size" if claim["of"] == "results" else "memory"
         event = "Managed Memory" if name == "size" else "Resource Usage"
         whole = [rows.numbers(name) for rows in evidence.rows(event).by("label").values()]
     yield from exceeds(rise, sum(np.nanmax(one) - np.nanmin(one) for one in whole), "any rise")
@@ -33,19 +33,19 @@ def memory_growth(said: Said, evidence: Evidence) -> Iterator[str]:
     if not least[0] < least[1]:
         yield "it was no more in the last third than in the first"
     arrivals = evidence.rows("Graph")
-    if len(arrivals) and said["computations"] > len(arrivals):
+    if len(arrivals) and claim["computations"] > len(arrivals):
         yield f"only {len(arrivals)} graphs came"
 
 
-def _stays(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the process's memory, its results, and what ran there at its end."""
-    used = evidence.rows("Resource Usage").by("label").get(said.worker, Rows([]))
-    held = evidence.rows("Managed Memory").by("label").get(said.worker, Rows([]))
+def _stays(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the process's memory, its results, and its tasks at the end."""
+    used = evidence.rows("Resource Usage").by("label").get(claim.worker, Rows([]))
+    held = evidence.rows("Managed Memory").by("label").get(claim.worker, Rows([]))
     memory = used.numbers("memory")
-    yield from exceeds(said["left"] + said["results"], np.nanmax(memory), "its memory")
-    ran = evidence.runs.where(lambda row: row["label"] == said.worker)
+    yield from exceeds(claim["left"] + claim["results"], np.nanmax(memory), "its memory")
+    ran = evidence.runs.where(lambda row: row["label"] == claim.worker)
     last = float(ran.numbers("stop").max(initial=-np.inf))
-    if held.numbers("timestamp")[-1] - said["lasted"] < last - 1.0:
+    if held.numbers("timestamp")[-1] - claim["lasted"] < last - 1.0:
         yield "tasks ran there in that time"
     after = used.where(lambda row: row["timestamp"] >= last).numbers("memory")
-    yield from exceeds(said["left"] + said["results"], np.nanmax(after), "its memory after tasks")
+    yield from exceeds(claim["left"] + claim["results"], np.nanmax(after), "its memory after tasks")

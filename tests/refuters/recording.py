@@ -1,4 +1,4 @@
-"""Refuters of what is said about the trace itself, and about rules that failed."""
+"""Refuters of findings about the trace itself, and about failed rules."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dasfprof.database.reader import TraceFile
 from dasfprof.text import format_duration
 from refuters.evidence import Evidence
-from refuters.figures import Said
+from refuters.figures import Claim
 from refuters.registry import refuter
 
 
 @refuter("incomplete-trace")
-def incomplete_trace(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for what is said to be missing."""
-    text = " ".join(said["notes"])
-    if "client-gone" in said["kinds"]:
-        yield from _client_gone(said["notes"][0], evidence)
+def incomplete_trace(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for the data that the finding claims to be missing."""
+    text = " ".join(claim["notes"])
+    if "client-gone" in claim["kinds"]:
+        yield from _client_gone(claim["notes"][0], evidence)
     if "no resource samples" in text and len(evidence.rows("Resource Usage")):
         yield "there are samples"
     if "no messages of P2P shuffles" in text and len(evidence.rows("Shuffle Message")):
@@ -27,7 +27,7 @@ def incomplete_trace(said: Said, evidence: Evidence) -> Iterator[str]:
             yield "there is a file of the scheduler"
     if "ended without closing" in text and not evidence.unclosed:
         yield "each file was closed"
-    if "ended without closing" in text and not said["workers_died"]:
+    if "ended without closing" in text and not claim["workers_died"]:
         left = {row["worker"] for row in evidence.rows("Worker Removed")}
         killed = {
             header["worker"]["address"]
@@ -39,7 +39,7 @@ def incomplete_trace(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
-    """Compare with what closing frames say, and look for events that came later."""
+    """Compare with the closing frames of files, and look for later events."""
     for path in evidence.paths:
         file = TraceFile(path)
         list(file.batches())
@@ -56,6 +56,6 @@ def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("rule-failed")
-def rule_failed(said: Said, evidence: Evidence) -> Iterator[str]:
-    """No rule may fail."""
-    yield said["error"]
+def rule_failed(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Yield a contradiction, since no rule may fail."""
+    yield claim["error"]

@@ -1,4 +1,4 @@
-"""Refuters of what is said about runs, tasks and workers that did not end well."""
+"""Refuters of findings about unfinished runs and tasks, and killed workers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
-from refuters.figures import Said, is_same_time
+from refuters.figures import Claim, is_same_time
 from refuters.registry import refuter
 
-#: Ends of the evidence by the process of the scheduler.
+#: Claimed ends of recording that depend on the scheduler's process.
 _GONE = ("SCHEDULER_GONE", "PROGRAM_GONE")
 
 
 @refuter("unfinished-run")
-def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the number of tasks with the scheduler's own, and how the run ended."""
+def unfinished_run(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare the number of tasks with the scheduler's, and the reason for the end of the run."""
     states = evidence.rows("Scheduler State")
-    tasks, when = said["tasks"], said["when"]
-    if said["grave"] or said["goes_on"]:
+    tasks, when = claim["tasks"], claim["when"]
+    if claim["grave"] or claim["goes_on"]:
         counts = {int(number) for number in states.numbers("unfinished") if np.isfinite(number)}
-        # Tasks whose end no file holds, where no state tells.
+        # Without a state of the scheduler, tasks without a recorded end are unfinished.
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")
         seen = {repr(row["key"]) for row in evidence.rows("Task Under Way")}
         counts |= {len(open_), len(seen), len(open_) + _unsent(evidence)}
@@ -46,43 +46,43 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not any(_of_sigint(str(row.get("exception"))) for row in erred):
             yield "no error tells of SIGINT"
-    if (when == "cut" or said["goes_on"]) and not evidence.unclosed:
+    if (when == "cut" or claim["goes_on"]) and not evidence.unclosed:
         yield "each file was closed"
-    if said["cause"] and said["cause"]["kind"] == "error":
+    if claim["cause"] and claim["cause"]["kind"] == "error":
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not erred:
             yield "no task erred"
-    seen = said["cause"] is not None and said["cause"]["kind"] != "scheduler-gone"
-    if said["recording"] in _GONE and not seen:
-        yield from _of_the_gone(said, evidence)
-    yield from _no_strangers(said, evidence)
+    seen = claim["cause"] is not None and claim["cause"]["kind"] != "scheduler-gone"
+    if claim["recording"] in _GONE and not seen:
+        yield from _of_the_gone(claim, evidence)
+    yield from _no_strangers(claim, evidence)
 
 
 def _ended_unseen(evidence: Evidence, state: dict[str, Any]) -> int:
-    """Count tasks that ended after a state of the scheduler, whose file does not tell of them.
+    """Count tasks that ended after the scheduler's last state, and are missing in its file.
 
-    What had ended less than a second before may have been reported since.
+    Tasks that ended up to a second before that state may have been reported after it.
     """
     ended = evidence.runs.where(lambda row: row["state"] in ("memory", "erred"))
     late = ended.where(lambda row: row["stop"] > state["timestamp"] - 1.0)
     return len({repr(row["key"]) for row in late if not row["noted"]})
 
 
-def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for the scheduler's process, and for those that are said to have outlived it."""
+def _of_the_gone(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for the scheduler's process, and for processes that are claimed to outlive it."""
     headers = dict(zip(evidence.names, evidence.headers, strict=True))
     own = [one for one in headers.values() if one.get("plugin") == "SchedulerPlugin"]
     if evidence.scheduler_closed or not own:
         yield "the scheduler closed its file, or has none"
     running = [psutil.Process(one["pid"]) for one in own if psutil.pid_exists(one["pid"])]
     created = max((one["created"] for one in own), default=0.0)
-    # A number that is used again is no process of before.
+    # A PID may have been reused by another process.
     if any(p.create_time() <= created and p.status() != psutil.STATUS_ZOMBIE for p in running):
         yield "the scheduler's process runs"
     clients = [one["pid"] for one in headers.values() if one.get("plugin") == "StepRecorder"]
-    if (said["recording"] == "PROGRAM_GONE") != any(one["pid"] in clients for one in own):
+    if (claim["recording"] == "PROGRAM_GONE") != any(one["pid"] in clients for one in own):
         yield "the scheduler's process is the client's, or is not"
-    if said["cause"]:
+    if claim["cause"]:
         left = {row["worker"] for row in evidence.rows("Worker Removed")}
         closed = [one for name, one in headers.items() if name not in evidence.unclosed]
         if not {one["worker"]["address"] for one in closed if "worker" in one} - left:
@@ -90,24 +90,24 @@ def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _of_sigint(exception: str) -> bool:
-    """Tell whether an error says that signal 2 ended a process: by itself, or under a shell."""
+    """Return whether an error reports that SIGINT ended a process, also under a shell."""
     return exception.startswith(("CalledProcessError(-2,", "CalledProcessError(130,", "Keyboard"))
 
 
-def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Yield names of workers that are in no event."""
+def _no_strangers(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Yield a contradiction for each worker that no event names."""
     known = {header.get("worker", {}).get("label") for header in evidence.headers}
     known |= {row["label"] for row in evidence.rows("Task Under Way")}
-    for label in re.findall(r"(?<![\w.])worker-[\w.-]*\w", said.sentences):
+    for label in re.findall(r"(?<![\w.])worker-[\w.-]*\w", claim.sentences):
         if label not in known and not any(str(one).startswith(label) for one in known):
             yield f"there is no {label}"
 
 
 @refuter("killed-worker-errors")
-def killed_worker_errors(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for the workers that died, and for a result that came after the task was given up."""
+def killed_worker_errors(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Look for the workers that died, and for results after the task was abandoned."""
     killed = evidence.rows("Task Run").where(is_killed)
-    killed = killed.where(lambda row: key_split(row["key"]) == said.function)
+    killed = killed.where(lambda row: key_split(row["key"]) == claim.function)
     if not len(killed):
         yield "no task of this function was given up"
     removed = evidence.rows("Worker Removed")
@@ -117,10 +117,10 @@ def killed_worker_errors(said: Said, evidence: Evidence) -> Iterator[str]:
     left = [
         (evidence.label(one["worker"]), one["timestamp"] - evidence.first_seen) for one in removed
     ]
-    for death in said["deaths"]:
+    for death in claim["deaths"]:
         if not any(is_same_time(death["left"], at) for one, at in left if one == death["worker"]):
             yield f"{death['worker']} died at {death['left']:.6g}, of {left}"
-    # Results of before may have been lost with the workers that had them.
+    # Earlier results may have been lost with their workers.
     given_up = {repr(row["key"]): row["timestamp"] + row["duration"] for row in killed}
     for row in evidence.rows("Task Run"):
         end = row["timestamp"] + row["duration"]

@@ -1,4 +1,4 @@
-"""Refuters of what is said about functions: which takes most, and what first runs of them take."""
+"""Refuters of findings about functions: dominant functions, warm-up, and work on single rows."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import numpy as np
 
 from refuters.cores import stacks_of
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.figures import Claim, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
-#: Functions that pass rows, or values of a column or array, one by one, or get a value of a row.
+#: Functions that iterate over rows or values of a column or array, or get a value of a row.
 _ONE_BY_ONE = {
     *("apply_series_generator", "series_generator", "iterrows", "_get_value", "__getattr__"),
     *("map_array", "_vectorize_call", "_vectorize_call_with_signature", "apply_along_axis"),
     *("generic_filter", "_get_lines", "_rows_to_cols", "_convert_data", "genfromtxt", "parse"),
 }
-#: Sizes of data by their median from which tasks do more than others.
+#: Threshold (ratio to the median size): tasks with larger data do more than others.
 _MORE_DATA = 1.5
-#: Means that are so many times the median are of few runs, not of each.
+#: Threshold (ratio of mean to median): above it, few task runs determine the mean.
 _OF_FEW = 5.0
 
 
 def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
-    """Return the runs that began before any of their function had ended on their worker; the rest.
+    """Return the first task runs of functions on their workers, and all other task runs.
 
-    Each may have been what its worker needed an import or a compilation for.
+    First runs started before any other run of the function had ended on the worker. Each of them
+    may include an import or a compilation.
     """
     ended: dict[tuple[str, str], float] = {}
     for row in evidence.runs:
@@ -35,7 +36,8 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
         ended[place] = min(ended.get(place, np.inf), row["held"])
 
     def is_first(row: dict[str, Any]) -> bool:
-        # What is loaded is loaded as a run has taken its thread, before its function is called.
+        # Modules may be imported after a task run has taken its thread, before its function is
+        # called.
         taken = row["timestamp"] if row["executing"] is None else row["executing"]
         return bool(taken < ended[row["function"], row["address"]])
 
@@ -43,67 +45,69 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 
 
 @refuter("warm-up")
-def warm_up(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare first runs on each worker with those that follow; imports with ways and blocks."""
-    if said["longest"] is not None:
+def warm_up(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare first runs on each worker with later runs, and imports with samples and stalls."""
+    if claim["longest"] is not None:
         way = evidence.runs.numbers("received") - evidence.runs.numbers("sent")
-        yield from exceeds(said["longest"], float(np.nanmax(way)), "the longest way")
+        yield from exceeds(claim["longest"], float(np.nanmax(way)), "the longest way")
         if not len(evidence.rows("Loop Sample")):
             yield "no loop was sampled while it was blocked"
         return
     first, rest = first_runs(evidence)
     own, others = (
-        rows.where(lambda row: row["function"] == said.function) for rows in (first, rest)
+        rows.where(lambda row: row["function"] == claim.function) for rows in (first, rest)
     )
-    yield from exceeds(said["runs"], len(own), "first runs")
-    yield from exceeds(said["workers"], len(own.by("address")), "workers that had them")
-    every = evidence.of(said.function)
-    yield from differs(said["workers_of_function"], len(every.by("address")), "workers that ran it")
+    yield from exceeds(claim["runs"], len(own), "first runs")
+    yield from exceeds(claim["workers"], len(own.by("address")), "workers that had them")
+    every = evidence.of(claim.function)
+    yield from differs(
+        claim["workers_of_function"], len(every.by("address")), "workers that ran it"
+    )
     working, later = own.numbers("working"), others.numbers("working")
     if not len(working) or not len(later):
         yield "there are no first runs, or none that follow"
         return
-    # Threads may be held for longer than functions run.
+    # Tasks may hold threads for longer than functions run.
     slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
-    yield from lies(said["took"], working.min(), max(slots.max(), working.max()), "first runs")
+    yield from lies(claim["took"], working.min(), max(slots.max(), working.max()), "first runs")
     after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
-    # What has far more data than others need not be compared with them.
+    # Tasks with far more data than others are not compared with them.
     sizes, all_sizes = (
         np.fmax(rows.numbers("size"), rows.numbers("input_size")) for rows in (others, every)
     )
     larger = sizes >= _MORE_DATA * float(np.nanmedian(all_sizes))
     each = (later, later[~larger], after, after[~larger])
     usual = [float(np.median(seconds)) for seconds in each if len(seconds)]
-    yield from lies(said["usual"], min(usual), max(usual), "runs that follow")
+    yield from lies(claim["usual"], min(usual), max(usual), "runs that follow")
     slots = first.numbers("held") - first.numbers("executing")
     most = float(np.fmax(slots, first.numbers("working")).sum())
-    yield from exceeds(said["lost"], most, "what is lost")
+    yield from exceeds(claim["lost"], most, "what is lost")
 
 
 @refuter("dominant-function")
-def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
-    own = evidence.of(said.function)
-    rest = evidence.runs.where(lambda row: row["function"] != said.function)
-    yield from differs(said["tasks"], len(own), "its tasks")
+def dominant_function(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with the seconds of each function. For warm-up, only bounds are known."""
+    own = evidence.of(claim.function)
+    rest = evidence.runs.where(lambda row: row["function"] != claim.function)
+    yield from differs(claim["tasks"], len(own), "its tasks")
     least, most = _without_first_uses(evidence, own)
     least_others, most_others = _without_first_uses(evidence, rest)
-    yield from lies(said["lasted"], least, most, "its seconds")
+    yield from lies(claim["lasted"], least, most, "its seconds")
     low, high = least / (least + most_others), most / (most + least_others)
-    yield from lies(said["share"], low, high, "its share of all seconds")
-    if said["others"] is not None:
+    yield from lies(claim["share"], low, high, "its share of all seconds")
+    if claim["others"] is not None:
         each = least_others / len(rest), most_others / len(rest)
-        yield from lies(said["others"], *each, "seconds of others")
+        yield from lies(claim["others"], *each, "seconds of others")
     elif len(rest):
         yield "there are other functions"
     working = own.numbers("working")
-    yield from exceeds(said["median"], float(np.median(working)), "its median")
-    # Clocks of threads and of the wall differ a little.
+    yield from exceeds(claim["median"], float(np.median(working)), "its median")
+    # CPU clocks and wall clocks differ slightly.
     cpu = [own.sum("used"), own.sum("cpu")]
-    if not any(is_close(said["on_cpu"], min(one / working.sum(), 1.0)) for one in cpu):
-        yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {said['on_cpu']:.6g}"
-    if said["mean"]:
-        yield from lies(said["mean"], least / len(own), most / len(own), "its mean")
+    if not any(is_close(claim["on_cpu"], min(one / working.sum(), 1.0)) for one in cpu):
+        yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {claim['on_cpu']:.6g}"
+    if claim["mean"]:
+        yield from lies(claim["mean"], least / len(own), most / len(own), "its mean")
     elif least / len(own) > _OF_FEW * np.median(working):
         yield f"half of its tasks took no more than {np.median(working):.3g} s"
     seceded = own.where(lambda row: row["seceded"] is not None)
@@ -112,7 +116,7 @@ def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
-    """Return the least and the most seconds of runs, with first uses as long as others or not."""
+    """Return bounds of the seconds of task runs without warm-up."""
     first = {id(row) for row in first_runs(evidence)[0]}
     most = runs.sum("working")
     least = float(runs.where(lambda row: id(row) not in first).numbers("working").sum())
@@ -120,16 +124,16 @@ def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
 
 
 @refuter("row-wise")
-def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the samples of the function in which libraries take single values or rows."""
-    own = evidence.of(said.function)
-    yield from differs(said["tasks"], len(own), "its tasks")
+def row_wise(claim: Claim, evidence: Evidence) -> Iterator[str]:
+    """Compare with stack samples of the function in which libraries process single rows."""
+    own = evidence.of(claim.function)
+    yield from differs(claim["tasks"], len(own), "its tasks")
     stacks = stacks_of(own, evidence)
     libraries = [[name for name, file, *_ in stack if "-packages/" in file] for stack in stacks]
     shown = sum(
         any(name.rpartition(".")[2] in _ONE_BY_ONE for name in names) for names in libraries
     )
-    if said["nested"]:
+    if claim["nested"]:
         shown = sum("-packages/" not in stack[-1][1] for stack in stacks)
-    if shown < 0.5 * (said["nested"] or said["by_row"] or said["by_value"]) * len(stacks):
+    if shown < 0.5 * (claim["nested"] or claim["by_row"] or claim["by_value"]) * len(stacks):
         yield f"rows are handled in {shown} of {len(stacks)} samples"
