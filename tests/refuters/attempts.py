@@ -112,13 +112,12 @@ def is_most(name: str, sums: dict[str, float]) -> bool:
 
 
 def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
-    """Return recomputations: task runs of results that were released, and of results that were lost.
+    """Return recomputations of results that were released, and of results that were lost.
 
     A result was lost if the worker that computed it last had left before the recomputation, unless
     a client's graph submitted the task again, or if the scheduler recomputed it when a worker left,
-    together with the results that depended on it. ``slot`` is for how long each held its thread,
-    ``ran`` that until its function returned: what comes after may overlap with the thread's next
-    task.
+    together with the results that depended on it. ``slot`` is the time for which a recomputation
+    held its thread, and ``ran`` the time until its function returned.
     """
     removed = {row["worker"]: row["timestamp"] for row in evidence.rows("Worker Removed")}
     made: dict[str, str] = {}

@@ -61,7 +61,8 @@ def _own_threads(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if not claim["own_threads"]:
         return
     if not claim["processes"] > _BESIDE_TASKS * claim["tasks"]:
-        yield f"processes used {claim['processes']:.3g} s of CPU, of which tasks {claim['tasks']:.3g}"
+        cpu, of_tasks = claim["processes"], claim["tasks"]
+        yield f"processes used {cpu:.3g} s of CPU, of which tasks {of_tasks:.3g}"
     yield from _while_tasks_ran(evidence, claim["tasks"])
     workers = [header["worker"] for header in evidence.headers if header.get("worker")]
     limits = [each["thread_limits"] for each in workers if each.get("thread_limits") is not None]
