@@ -1,4 +1,4 @@
-"""A fixture of the tests that start processes by Dask's own commands."""
+"""Fixture of tests that start processes with Dask's commands."""
 
 from __future__ import annotations
 

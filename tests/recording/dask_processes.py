@@ -1,4 +1,4 @@
-"""Processes of Dask's own commands, for the tests that kill them."""
+"""Processes of Dask's commands, for tests that kill them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from clusters import is_written, wait_until
 from distributed import Client, Security
 
-#: Tests are imported by their workers too.
+#: Directory of test modules, which workers import too.
 PATHS = os.pathsep.join(
     [*map(str, Path(__file__).parents[:2]), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-#: Mounts something at a path, and runs a program. The first argument says what is mounted.
+#: Mounts a file system at a path, and runs a program. The first argument is the mount's type.
 MOUNT = 'mount $0 "$1" && shift && exec "$@"'
 
-#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
+#: Runs when Python starts, and prevents imports of dasfprof in that process.
 NOT_INSTALLED = "import sys; sys.modules['dasfprof'] = None"
 
 
 class Processes:
-    """Processes of Dask's own commands; what is left of them is killed at the end."""
+    """Processes of Dask's commands. Remaining processes are killed at the end."""
 
     def __init__(self, directory: Path, variables: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -43,7 +43,7 @@ class Processes:
         path: str = PATHS,
         stdin: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start Python; with `disk` it has a separate disk there, lost with it or `stored`."""
+        """Start Python, with a separate disk at `disk` if given, which is lost unless `stored`."""
         if disk:
             mounted = f"--bind {stored}" if stored else f"-t tmpfs -o size={size} none"
             apart = ("unshare", "--mount", "sh", "-c", MOUNT, mounted, str(disk))
@@ -59,7 +59,7 @@ class Processes:
         return process
 
     def cluster(self, *nannies: bool) -> tuple[Any, list[Any]]:
-        """Start a scheduler, and a worker for each item, with a nanny or without."""
+        """Start a scheduler and a worker for each item, with or without a nanny."""
         scheduler = self.scheduler()
         return scheduler, [self.worker(nanny) for nanny in nannies]
 
@@ -71,7 +71,7 @@ class Processes:
         return process
 
     def worker(self, nanny: bool = False, **disk: Any) -> subprocess.Popen[bytes]:
-        """Start a worker of one thread."""
+        """Start a worker with one thread."""
         options = ("--nthreads", "1", "--nanny" if nanny else "--no-nanny")
         return self.start("-m", "distributed.cli.dask_worker", *self._common, *options, **disk)
 
@@ -80,7 +80,7 @@ class Processes:
         return "--scheduler-file", str(self.scheduler_file), "--no-dashboard"
 
     def end(self) -> None:
-        """Kill what is left."""
+        """Kill the remaining processes."""
         for process in self.running:
             process.kill()
             process.wait()
@@ -92,13 +92,13 @@ class Processes:
 
 
 def may_mount(directory: Path) -> bool:
-    """Return whether this user may give a process a separate disk at a directory."""
+    """Return whether this user may mount a separate disk for a process."""
     probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(directory)]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 def certificates(place: Path) -> Security:
-    """Make a certificate that all processes of a cluster use."""
+    """Create a certificate for all processes of a cluster."""
     key, certificate = str(place / "key.pem"), str(place / "certificate.pem")
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=dask -keyout"
     subprocess.run([*command.split(), key, "-out", certificate], check=True, capture_output=True)
@@ -109,7 +109,7 @@ def certificates(place: Path) -> Security:
 
 
 def tls_variables(place: Path) -> dict[str, str]:
-    """Return environment variables with which all processes of a cluster use TLS alone."""
+    """Return environment variables with which all processes of a cluster use only TLS."""
     security = certificates(place)
     comm = {"REQUIRE_ENCRYPTION": "True", "DEFAULT_SCHEME": "tls"}
     comm["TLS__CA_FILE"] = security.tls_ca_file

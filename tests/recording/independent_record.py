@@ -1,8 +1,8 @@
-"""A record of what a cluster did, kept by Dask's public means alone, to compare traces with.
+"""Record of a cluster's task runs by public means of Dask, to compare traces with.
 
-`SchedulerRecord` and `WorkerRecord` are plugins of the tests' own. They share no code with the
-profiler: the scheduler's notes each outcome that it was told of, the worker's each attempt that it
-made (failed attempts of a task with retries are known to workers only).
+`SchedulerRecord` and `WorkerRecord` are plugins of the tests that share no code with the profiler.
+The scheduler's plugin records all outcomes, and the worker's plugin all attempts. (Only workers
+know failed attempts of tasks with retries.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "independent-record"
 
 
 class SchedulerRecord(SchedulerPlugin):
-    """Notes every task that left the state processing, each result that went, and every steal."""
+    """Plugin that records all task runs, releases of results, and steals."""
 
     name = NAME
 
@@ -46,13 +46,13 @@ class SchedulerRecord(SchedulerPlugin):
 
 
 def computing(startstops: Any) -> dict[str, float | None]:
-    """Return when a task last began and stopped computing, None if it is unknown."""
+    """Return when a task last started and stopped computing, or None if unknown."""
     spans = [span for span in startstops if span["action"] == "compute"]
     return {name: spans[-1][name] if spans else None for name in ("start", "stop")}
 
 
 class WorkerRecord(WorkerPlugin):
-    """Notes every attempt to run a task that ended on this worker."""
+    """Plugin that records all attempts that ended on this worker."""
 
     name = NAME
 
@@ -85,13 +85,13 @@ def clear(client: Client) -> None:
 
 
 def outcomes(client: Client, *finishes: str) -> list[dict[str, Any]]:
-    """What the scheduler was told, restricted to some states if any are named."""
+    """Return the scheduler's outcomes, optionally only those with the given states."""
     told = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].outcomes)
     return [outcome for outcome in told if not finishes or outcome["finish"] in finishes]
 
 
 def count_on(client: Client, worker: str) -> int:
-    """How many task runs on a worker the scheduler knows to have ended well."""
+    """Return the number of successful task runs on a worker, according to the scheduler."""
 
     def count(dask_scheduler: Any) -> int:
         return sum(each["worker"] == worker for each in dask_scheduler.plugins[NAME].outcomes)
@@ -100,20 +100,20 @@ def count_on(client: Client, worker: str) -> int:
 
 
 def steals(client: Client) -> list[tuple[Any, ...]]:
-    """(key, victim, thief) of each steal that happened."""
+    """Return key, victim and thief of each steal."""
     return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].steals)
 
 
 def attempts(client: Client) -> list[dict[str, Any]]:
-    """What workers that are still there did, each with its address as `worker`."""
+    """Return the attempts of the existing workers, each with the address in `worker`."""
     read = client.run(lambda dask_worker: dask_worker.plugins[NAME].attempts)
     return [{**one, "worker": address} for address, many in read.items() for one in many]
 
 
 def task_runs(client: Client) -> list[dict[str, Any]]:
-    """Every attempt, as its worker and the scheduler both tell it.
+    """Return all attempts, with the facts of both the worker and the scheduler.
 
-    Where no worker died and nothing was cancelled, both know of the same finished attempts.
+    If no worker died and no task was cancelled, both know the same finished attempts.
     """
     told = {(one["key"], one["run_id"]): one for one in outcomes(client, "memory", "erred")}
     runs = []
@@ -128,7 +128,7 @@ def task_runs(client: Client) -> list[dict[str, Any]]:
 
 
 def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
-    """Raise until it was called `needed` times: the task of tests whose attempts fail."""
+    """Raise an exception in each call before call number `needed`."""
     with path.open("ab") as file:
         file.write(b".")
         number = file.tell()

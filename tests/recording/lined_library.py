@@ -1,4 +1,4 @@
-"""A class in a module of its own, whose lines build what programs compute."""
+"""Library with a class whose lines build tasks of programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lined_programs import cost
 
 
 class Model:
-    """Builds an array when it is fitted."""
+    """Estimator that builds an array in `fit`."""
 
     def fit(self, x: Any) -> Any:
         return x.map_blocks(cost, "in the library", dtype=float)  # at: in the library

@@ -1,7 +1,8 @@
-"""Programs whose lines build tasks of known cost; each task tells its own, by a stopwatch.
+"""Programs whose lines build tasks of known cost, which each task measures with a stopwatch.
 
-A program is a function that gets a client. ``# at: NAME`` marks the line that builds the tasks that
-call ``cost(…, "NAME")``. The programs are in no test module, whose code pytest rewrites.
+A program is a function that takes a client. ``# at: NAME`` marks the line that builds the tasks
+that call ``cost(…, "NAME")``. The programs are not in a test module because pytest rewrites its
+code.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from distributed import Client, get_worker
 
 import dasfprof
 
-#: The arrays of the programs; the package dask-array has the same.
+#: Module of the programs' arrays. The package dask-array has the same functions.
 da: Any = importlib.import_module(os.environ.get("ARRAYS", "dask.array"))
 SECONDS = 0.04
-#: Of this process: key, name and seconds of each call of `cost`.
+#: Key, name and seconds of each call of `cost` in this process.
 NOTES: list[tuple[Any, str, float]] = []
 
 
 def cost(x: Any, name: str, seconds: float = SECONDS) -> Any:
-    """Take some time, and tell of it."""
+    """Take some time, and record it in `NOTES`."""
     try:
         key = get_worker().get_current_task()
     except ValueError:  # Dask asks for the type of the result
@@ -46,14 +47,14 @@ def cost(x: Any, name: str, seconds: float = SECONDS) -> Any:
 
 
 def take_notes() -> list[tuple[Any, str, float]]:
-    """Return the notes of this process, and forget them."""
+    """Return the notes of this process, and clear them."""
     taken = NOTES.copy()
     NOTES.clear()
     return taken
 
 
 def marked_lines(*files: str) -> dict[str, str]:
-    """Return the lines of names, as ``file:number``."""
+    """Return the marked lines as ``file:number`` by name."""
     return {
         found[1]: f"{Path(file).name}:{number}"
         for file in files
@@ -180,7 +181,7 @@ def xarrays(client: Client) -> None:
 
 
 class Estimator:
-    """Predicts nothing, slowly; its class is in a module of the program."""
+    """Estimator with slow predictions, defined in the program's module."""
 
     def fit(self, X: Any, y: Any = None) -> Estimator:
         return self

@@ -1,4 +1,4 @@
-"""Reading traces back for the tests of recording, and comparing them with an independent record."""
+"""Reading of traces in tests of recording, and comparison with an independent record."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dask.utils import key_split
 
 from dasfprof.database.reader import TraceFile
 
-#: Seconds. Times are stored exactly; what is left is that of adding and subtracting the delay.
+#: Tolerance (s) of times, which are exact except for adding and subtracting the delay.
 NOISE = 2e-6
 
 
 def trace_files(source: Any, plugin: str) -> list[TraceFile]:
-    """Open a run's files of one plugin; `source` is a run, or a directory of one run."""
+    """Open a run's files of a plugin; `source` is a run, or a directory with one run."""
     paths = source.files() if hasattr(source, "files") else sorted(Path(source).glob("*.msgpack"))
     return [TraceFile(path) for path in paths if f"-{plugin}-" in path.name]
 
 
 def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
-    """Give args and times of all events of one name; `address` is the writing worker's."""
+    """Return args and times of all events with a name. `address` is that of the writing worker."""
     rows = []
     for file in trace_files(source, plugin):
         batches = (batch.events() for batch in file.batches() if batch.name == name)
@@ -35,12 +35,12 @@ def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
 
 
 def computed(source: Any) -> list[dict[str, Any]]:
-    """Give the task runs of the workers' files."""
+    """Return the task runs in the workers' files."""
     return facts(source, "TracePlugin", "Compute")
 
 
 def delays(source: Any) -> dict[str, set[float]]:
-    """Give the corrections of Dask's clock that each worker had, by its address."""
+    """Return Dask's corrections of each worker's clock by address."""
     known: dict[str, set[float]] = {}
     for row in facts(source, "TracePlugin", "Clock"):
         known.setdefault(row["address"], set()).add(row["scheduler_delay"])
@@ -48,7 +48,7 @@ def delays(source: Any) -> dict[str, set[float]]:
 
 
 def read(path: Path) -> TraceFile:
-    """Read a file to its end, so that its damage is known."""
+    """Read a file completely, so that damage is detected."""
     file = TraceFile(path)
     for _ in file.batches():
         pass
@@ -56,7 +56,7 @@ def read(path: Path) -> TraceFile:
 
 
 def assert_whole(source: Any) -> None:
-    """Every file of the run was closed, nothing in it is damaged and nothing was lost."""
+    """Assert that all files of the run are closed and undamaged, and no events were dropped."""
     for path in source.files():
         file = read(path)
         assert file.end is not None, path
@@ -65,15 +65,15 @@ def assert_whole(source: Any) -> None:
 
 
 def without_texts(keys: Iterable[Any]) -> set[str]:
-    """Return the keys of other clients' tasks, which are recorded without their texts."""
+    """Return keys without texts, as they are recorded for tasks of other clients."""
     return {key for key in keys if isinstance(key, str) and key.startswith("other-clients-")}
 
 
 def assert_same_runs(source: Any, expected: list[dict[str, Any]], others: int = 0) -> None:
-    """The trace holds exactly these task runs, with these names, times, sizes and workers.
+    """Assert that the trace has exactly these task runs, with names, times, sizes and workers.
 
-    They are those of `independent_record`, where None means unknown. In addition, the trace holds
-    `others` task runs of other clients.
+    The expected task runs are those of `independent_record`, where None means unknown. In addition,
+    the trace holds `others` task runs of other clients.
     """
     states = {"error": "erred"}
     hidden = without_texts(row["key"] for row in computed(source))
@@ -106,7 +106,7 @@ def assert_same_runs(source: Any, expected: list[dict[str, Any]], others: int = 
 
 
 def frames_of(source: Any, plugin: str, row: dict[str, Any]) -> list[list[Any]]:
-    """Give the frames of a row's stack, the outermost first; each part must be written once."""
+    """Return the frames of a row's stack, outermost first. Each part must be written once."""
     parts: dict[int, list[dict[str, Any]]] = {}
     for one in facts(source, plugin, "Stack"):
         if one["thread_id"] == row["thread_id"]:

@@ -1,8 +1,8 @@
-"""Records a small run on a Dask in which one private name was renamed; run as a program.
+"""Program that records a small run on a Dask with one renamed private name.
 
-``python renamed_dask.py DIRECTORY NAME...`` forks a child for each name. It renames the name in
-Dask's modules and in the code of all of Dask's functions, so that Dask works as before, as a new
-release would; of a name with a ``-`` before it, only our list is changed. Then it imports the
+``python renamed_dask.py DIRECTORY NAME...`` forks a child for each name. The child renames it in
+Dask's modules and in the code of all of Dask's functions, so that Dask works as before, like a new
+release. For a name with the prefix ``-``, only our list is changed. Then the child imports the
 recorder, records, and prints one line of JSON.
 """
 
@@ -27,17 +27,17 @@ import pandas as pd
 from distributed import Client
 
 LATER = "_of_tomorrow"
-#: Children that run at a time.
+#: Maximum number of parallel children.
 AT_A_TIME = 3
 
 
 def is_dask(module: Any) -> bool:
-    name = module if isinstance(module, str) else ""  # of some types it is a descriptor
+    name = module if isinstance(module, str) else ""  # it is a descriptor in some types
     return name.partition(".")[0] in ("dask", "distributed")
 
 
 def renamed_code(code: types.CodeType, old: str, new: str) -> types.CodeType:
-    """Rename an attribute or a global in a function's code, and in functions inside of it."""
+    """Rename an attribute or a global in a function's code, and in nested functions."""
     constants = tuple(
         renamed_code(item, old, new) if isinstance(item, types.CodeType) else item
         for item in code.co_consts
@@ -56,7 +56,7 @@ CLASSES: list[type] = []
 
 
 def find_code() -> None:
-    """Find all functions and classes of Dask."""
+    """Return all functions and classes of Dask."""
     for one in gc.get_objects():
         if isinstance(one, types.FunctionType | type) and is_dask(one.__module__):
             (CLASSES if isinstance(one, type) else FUNCTIONS).append(one)
@@ -86,7 +86,7 @@ def rename(path: str) -> None:
 
 
 def forget(path: str) -> None:
-    """Rename in our list instead: for attributes whose names are words that all code uses."""
+    """Rename a name in our list instead, for names that other code also uses."""
     from dasfprof.recording.dask_internals import names
 
     (group,) = (one for one in names.NAMES if path in one.paths)
@@ -137,7 +137,7 @@ def record(path: str, directory: Path, forgotten: bool) -> dict[str, Any]:
 
 
 def start(path: str, directory: Path, forgotten: bool) -> tuple[int, int]:
-    """Record in a child; return its pid and where it writes what it found."""
+    """Record in a child, and return its PID and the file with its result."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:

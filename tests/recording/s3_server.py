@@ -1,4 +1,4 @@
-"""A real S3 server for tests, which can be slow, lie about what it has done, stop and come back."""
+"""S3 server for tests, which can be slow, report wrong results, stop, and restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ moto_app = pytest.importorskip("moto.moto_server.werkzeug_app")
 pytest.importorskip("s3fs")
 
 BUCKET = "bucket"
-#: What a process needs in its environment to find the server, but for its address.
+#: Environment variables that a process needs to use the server, except for its address.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -26,20 +26,20 @@ CREDENTIALS = {
 
 
 class S3Server:
-    """moto's S3, in a thread of this process; its content outlives `stop`."""
+    """S3 server of moto, in a thread of this process. Its content survives `stop`."""
 
     def __init__(self) -> None:
         self._app = moto_app.DomainDispatcherApplication(moto_app.create_backend_app)
         self.port = 0
         self._server: Any = None
-        #: Whether objects are taken; clear it, and who puts one waits.
+        #: Whether the server accepts objects. If it is cleared, uploads wait.
         self.takes = threading.Event()
         self.takes.set()
-        #: Seconds that each answer with an object takes longer.
+        #: Additional seconds for each response with an object.
         self.delay = 0.0
-        #: How many objects are to be taken and answered with an error.
+        #: Number of uploads that the server stores but answers with an error.
         self.lies = 0
-        #: Names of objects that were put, and got, in that order.
+        #: Names of uploaded and of downloaded objects, in order.
         self.puts: list[str] = []
         self.gets: list[str] = []
         self.start()
@@ -79,13 +79,13 @@ class S3Server:
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}"}
 
     def files(self) -> Any:
-        """Open the server's content, as fsspec does."""
+        """Return an fsspec file system of the server."""
         import fsspec
 
         return fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False)
 
     def make_bucket(self) -> None:
-        """Empty the bucket, or make it, with everybody allowed to do everything."""
+        """Create or empty the bucket, and allow everything."""
         files = self.files()
         if files.exists(BUCKET):
             self.allow()
@@ -101,13 +101,13 @@ class S3Server:
         self.files().call_s3("put_bucket_policy", Bucket=BUCKET, Policy=policy)
 
     def allow(self) -> None:
-        """Deny nothing any more."""
+        """Allow all actions."""
         self.files().call_s3("delete_bucket_policy", Bucket=BUCKET)
 
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    """A server that the environment of this process names."""
+    """Run a server, and set the environment of this process for it."""
     before = dict(os.environ)
     one = S3Server()
     os.environ.update(one.environment)

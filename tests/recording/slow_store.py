@@ -1,4 +1,4 @@
-"""An asynchronous file system whose requests take a known time, and a program's ways to call it."""
+"""Asynchronous file system whose requests take a known time, and functions that call it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 from fsspec.asyn import AsyncFileSystem, get_loop
 
-#: Its objects, by path, of all instances in this process.
+#: Objects by path, shared by all instances in this process.
 OBJECTS: dict[str, bytes] = {}
-#: Objects of data whose names hold one of these fail, or are waited for without end.
+#: Reads of data objects whose names contain the first text fail, and with the second never return.
 DENIED, ENDLESS = "denied", "endless"
 
 
 class SlowSystem(AsyncFileSystem):  # type: ignore[misc]
-    """Keeps objects in memory, and waits before each request."""
+    """File system with objects in memory, which sleeps before each request."""
 
     protocol = "slow"
     cachable = False
-    #: Seconds, of all instances: copies in tasks have no attributes of their own.
+    #: Seconds per request. It is a class attribute because copies in tasks lose instance
+    #: attributes.
     delay = 0.0
 
     async def _cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""A Slurm of one host, for the tests that run jobs: Debian's packages slurm-wlm and munge."""
+"""Slurm on one host, for tests that run jobs: Debian's packages slurm-wlm and munge."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
 
 
 def is_there() -> bool:
-    """Return whether this host can run a Slurm of its own."""
+    """Return whether this host can run Slurm."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
     return os.geteuid() == 0 and all(shutil.which(name, path=path) for name in PROGRAMS)
 
 
 @contextmanager
 def slurm(place: Path) -> Iterator[dict[str, str]]:
-    """Run it in a directory; gives the environment in which its commands find it."""
+    """Run Slurm in a directory, and yield the environment for its commands."""
     ports = [free_port() for _ in range(2)]
     (place / "state").mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]

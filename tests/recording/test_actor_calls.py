@@ -1,4 +1,4 @@
-"""Calls of actors are recorded by the worker that answers them; actors work as without."""
+"""Actor calls are recorded by the worker that answers them, and actors work as before."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from refuters import refute
 import dasfprof
 from dasfprof import TraceAnalyser
 
-#: Seconds that a call of `Counter.add` takes at least, and how many there are side by side.
+#: Minimum seconds of a call of `Counter.add`, and number of parallel calls.
 NAP, SIDE_BY_SIDE = 0.05, 5
 
 
 class Counter:
-    """An actor that keeps when its method ran, by itself."""
+    """Actor that records when its method ran."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[float, float]] = []
@@ -45,7 +45,7 @@ class Counter:
 
 
 class Waiter:
-    """An actor that answers when it is told to."""
+    """Actor that answers when the event `go-on` is set."""
 
     def wait(self) -> None:
         Event("began").set()
@@ -60,7 +60,7 @@ client = client_of(2, 1, processes=False)
 
 
 def calls_of(run: Any) -> list[tuple[str, str, float, float]]:
-    """Return method, state, begin and end of each recorded call."""
+    """Return method, state, start and end of each recorded call."""
     rows = facts(run, "TracePlugin", "Actor Call")
     return [
         (row["method"], row["state"], row["timestamp"], row["timestamp"] + row["duration"])
@@ -88,15 +88,15 @@ def test_each_call_is_recorded_once_while_its_method_ran(client: Client, tmp_pat
     for (arrived, answered), (begin, end) in zip(added, spans, strict=True):
         assert arrived <= begin + 1e-3
         assert end <= answered + 1e-3
-    # These calls are not time for which nothing was submitted. The last call is that of a task: its
-    # thread is busy, and the other has no runnable task.
+    # Actor calls are not counted as waiting for the client. The last call is from a task: its
+    # thread is busy, and the other thread has no runnable task.
     analyser = TraceAnalyser(run.files(), progress=False)
     seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     ran = sum(end - begin for begin, end in spans[:-1])
     assert seconds["Actor calls"] >= 2 * (ran + NAP) - 0.02
     assert analyser.trace.knows_actor_calls
     assert not refute(tmp_path, analyser.findings())
-    # Nothing stays in Dask.
+    # No hook remains in Dask.
     for worker in client.cluster.workers.values():
         assert worker.handlers["actor_execute"] == worker.actor_execute
 

@@ -1,4 +1,4 @@
-"""Jobs of batch systems, dask-gateway and dask-mpi: recording goes into them, with their ids."""
+"""Jobs of batch systems, dask-gateway and dask-mpi are recorded, with their ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def slow(number: int) -> int:
 
 
 def test_the_job_by_the_environment() -> None:
-    """A pod is named by its host name; an index that does not belong to an array is left out."""
+    """Pods are identified by host name. An index without an array is left out."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "dask-worker-7"}
     assert job_of_process(pod) == {"POD_NAME": "dask-worker-7"}
     assert job_of_process({**pod, "POD_NAME": "own"}) == {"POD_NAME": "own"}
@@ -43,7 +43,7 @@ def test_the_job_by_the_environment() -> None:
     assert job_of_process({"SLURM_JOB_ID": ""}) == {}
 
 
-#: What each worker has in its environment beyond the others.
+#: Environment variables that each worker has in addition.
 JOBS = (
     {"SLURM_JOB_ID": "4712", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"},
     {"PBS_JOBID": "88.head", "OAR_JOB_ID": ""},
@@ -102,7 +102,7 @@ def test_a_local_cluster_of_jobqueue(tmp_path: Path, monkeypatch: pytest.MonkeyP
     traces = tmp_path / "traces"
     with local.LocalCluster(**OPTIONS) as cluster, Client(cluster) as client:
         run = dasfprof.register_default_profiler(client, directory=traces)
-        cluster.scale(jobs=2)  # they join after recording began
+        cluster.scale(jobs=2)  # the workers join after recording started
         client.wait_for_workers(2, timeout=300)
         assert client.gather(client.map(slow, range(20))) == list(range(20))
         run.stop()
@@ -117,7 +117,7 @@ def test_a_job_of_slurm_that_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     jobqueue = pytest.importorskip("dask_jobqueue")
     traces = tmp_path / "traces"
     options = {**OPTIONS, "interface": "lo", "job_directives_skip": ["--mem"]}
-    monkeypatch.chdir(tmp_path)  # jobs run there, and leave their output
+    monkeypatch.chdir(tmp_path)  # jobs run there and write their output
     with slurm(tmp_path / "slurm") as environment:
         for name, value in {**environment, "PYTHONPATH": PATHS}.items():
             monkeypatch.setenv(name, value)
@@ -129,7 +129,7 @@ def test_a_job_of_slurm_that_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
             assert client.gather(futures[:20]) == list(range(20))
             (job,) = (worker.job_id for worker in cluster.workers.values())
             run.flush()
-            # What a walltime's end and a preemption send: SIGTERM to all processes of the job.
+            # The end of the walltime and preemption send SIGTERM to all processes of the job.
             subprocess.run(["scancel", job], check=True)
             wait_until(lambda: not client.nthreads(), seconds=300)
             client.cancel(futures)
@@ -143,7 +143,7 @@ def test_a_job_of_slurm_that_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"its job was SLURM_JOB_ID {job}, " in departure(analyser.trace, life).evidence
 
 
-#: The file that dask-gateway's server reads. Dask has no command dask-scheduler any more.
+#: Configuration of dask-gateway's server. Dask no longer has a command dask-scheduler.
 GATEWAY = """
 c.DaskGateway.backend_class = "dask_gateway_server.backends.local.UnsafeLocalBackend"
 c.DaskGateway.address = "127.0.0.1:{api}"
@@ -159,7 +159,7 @@ c.ClusterConfig.environment = {{"DASK_DASFPROF__DIRECTORY": "{place}/by-preload"
 def answers(gateway: Any) -> bool:
     try:
         gateway.list_clusters()
-    except Exception:  # of its proxy's, and of those that its HTTP library raises
+    except Exception:  # exceptions of its proxy and its HTTP library
         return False
     return True
 
@@ -198,7 +198,7 @@ def test_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run.stop()
         assert "stopped" in repr(run)
         name = cluster.name
-    # The server's own preload records by itself, in addition to the client's run.
+    # The server's preload records a separate run, in addition to the client's.
     for directory in ("traces", "by-preload"):
         table = TraceAnalyser(tmp_path / directory, progress=False).workers()
         assert table["Job"].tolist() == [f"DASK_GATEWAY_CLUSTER_NAME {name}"] * 2, directory
@@ -241,7 +241,7 @@ def test_mpi(by_command: bool, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr[-4000:]
     table = TraceAnalyser(tmp_path / "traces", progress=False).workers()
     assert (len(table), table["Task Runs"].sum()) == (2, 20)
-    # The other ranks become the scheduler and workers: none says that nothing was recorded.
+    # The other ranks become the scheduler and workers, and none reports that nothing was recorded.
     said = " ".join(ran.stderr.split())
     assert "nothing was recorded" not in said
     expected = "did not connect a distributed.Client. If another rank did, it has recorded the run"

@@ -1,4 +1,4 @@
-"""A profiler of calls counts those of each function's tasks, in files beside the trace."""
+"""The call profiler counts calls in the tasks of each function, in files next to the trace."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def other(calls: int) -> int:
 
 
 def calls_of(source: Any, function: str | None = None) -> dict[str, tuple[int, int]]:
-    """Give calls and primitive calls of this file's functions."""
+    """Return calls and primitive calls of this file's functions."""
     table = TraceAnalyser(source, progress=False).cprofile(function)
     table = table[table["File"] == __file__]
     figures = zip(table["Calls"], table["Primitive Calls"], strict=True)
@@ -70,12 +70,12 @@ def spin_twice(_: int) -> int:
     return spin(0.15) + spin_long(0)
 
 
-#: Functions that tasks bring along: each task has its own code object, with the same place.
+#: Source of functions that are pickled with tasks: each task has a code object for the same line.
 BROUGHT = "def leaf():\n    return 1\n\ndef brought(n):\n    return sum(leaf() for _ in range(n))\n"
 
 
 def test_calls_and_times_of_functions(client: Client, tmp_path: Path) -> None:
-    """One task run at a time is profiled in a process, and its calls are counted exactly."""
+    """Only one task run at a time is profiled in a process, and its calls are counted exactly."""
     scope: dict[str, Any] = {"__name__": "__main__"}
     with profile(client, directory=tmp_path) as run:
         results = client.map(outer, [100] * 10, pure=False)
@@ -92,7 +92,7 @@ def test_calls_and_times_of_functions(client: Client, tmp_path: Path) -> None:
     submitted = {"outer": 10, "other": 4, "spin_twice": 1, "brought": 5}
     assert (runs + left_out).to_dict() == submitted
     assert (set(files["Profiler"]), set(files["Refused"])) == ({"cprofile"}, {""})
-    # Each run of outer calls leaf 100 times, and descend 4 times, of which once from elsewhere.
+    # Each run of outer calls leaf 100 times, and descend 4 times, 3 of these recursively.
     outers, others = int(runs["outer"]), int(runs["other"])
     assert outers >= 1
     assert calls_of(tmp_path, "outer") == {
@@ -102,7 +102,7 @@ def test_calls_and_times_of_functions(client: Client, tmp_path: Path) -> None:
     }
     assert calls_of(tmp_path)["leaf"][0] == 100 * outers + 50 * others
     assert calls_of(tmp_path, "no such function") == {}
-    # The standard library's reader finds the same, with who called.
+    # pstats of the standard library reads the same counts, with callers.
     assert set(files["File"]) - {""} == set(map(str, tmp_path.glob("*.pstats")))
     named = analyser.cprofile("outer").attrs["files"]
     read: Any = pstats.Stats(*named)
@@ -219,12 +219,12 @@ def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.M
         client.submit(outer, 3, key="first-2", workers=workers[:1]).result()
     files = TraceAnalyser(tmp_path, progress=False).call_profiles()
     assert files["Function"].tolist() == ["first"]
-    # The second run came after more functions were counted than are allowed.
+    # Before the second run, the limit of functions was reached.
     assert (files["Task Runs"].tolist(), files["Left Out"].tolist()) == ([1], [1])
     assert calls_of(tmp_path, "first")["leaf"] == (2, 2)
     lost = [note.text for note in TraceAnalyser(tmp_path, progress=False).trace.notes]
     assert any("are not in a profile of calls" in text for text in lost)
-    # Files of damage are not read.
+    # Damaged files are not read.
     (path,) = tmp_path.glob("*.pstats")
     whole = path.read_bytes()
     for damaged in (b"", whole[: len(whole) // 2], b"N", b"\xff" * 100):
@@ -247,7 +247,7 @@ def test_flush_and_collect_bring_files_along(client: Client, tmp_path: Path) -> 
     assert calls_of(tmp_path / "there", "wait_for") == {}
     for path in (tmp_path / "here").glob("*.pstats"):
         path.unlink()
-    assert calls_of(tmp_path / "here", "outer") == {}  # the files are gone
+    assert calls_of(tmp_path / "here", "outer") == {}  # the files were removed
     Event("go-on").set()
     assert going_on.result() == 3
     run.stop()

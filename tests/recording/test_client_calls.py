@@ -1,4 +1,4 @@
-"""What a client's program calls and sends, against its own stopwatches, in real processes."""
+"""Client calls and embedded objects, compared with stopwatches, in real processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals import client_calls
 
-#: Seconds for which what is slow sleeps: far longer than a busy machine holds up what is not.
+#: Seconds of slow calls, much longer than a busy machine delays fast ones.
 SLOW = 0.8
 
 
@@ -38,19 +38,19 @@ client = client_of(1, 2)
 
 @contextmanager
 def watch(seconds: dict[int, float]) -> Iterator[None]:
-    """Add the seconds of a block of one line to those of that line."""
+    """Add the seconds of a block to those of its line."""
     line, begin = sys._getframe(2).f_lineno + 1, time.monotonic()
     yield
     seconds[line] = seconds.get(line, 0.0) + time.monotonic() - begin
 
 
 def here() -> int:
-    """The line that calls."""
+    """Return the caller's line."""
     return sys._getframe(1).f_lineno
 
 
 def calls_of(run: Any) -> dict[tuple[str, int], dict[str, Any]]:
-    """The rows of `client_calls` of this file, by call and line."""
+    """Return the rows of `client_calls` for this file, by call and line."""
     table = run.analyser(progress=False).client_calls()
     return {
         (row["Call"], int(row["Line"])): row
@@ -120,7 +120,7 @@ def test_calls_by_line(client: Client, tmp_path: Path, request: pytest.FixtureRe
     rows = calls_of(run)
     expected = {"map": (1, 100), "wait": (1, 100), "result": (100, 100), "gather": (1, 100)}
     expected |= {"scatter": (1, 1), "cancel": (1, 1)}
-    # The program may lose the interpreter's lock between a call and the stopwatch.
+    # The program may lose the GIL between a call and the stopwatch.
     slack = 0.01 if request.config.getoption("--long") else 0.3
     for (name, numbers), (line, spent) in zip(expected.items(), seconds.items(), strict=True):
         row = rows[name, line]
@@ -129,7 +129,7 @@ def test_calls_by_line(client: Client, tmp_path: Path, request: pytest.FixtureRe
         assert name != "wait" or row["Time (s)"] >= 0.2
         assert name != "scatter" or row["Sent (MB)"] == pytest.approx(0.8, rel=0.01)
     (row,) = (row for (name, _), row in rows.items() if name == "as_completed")
-    assert (row["Calls"], row["Keys"]) == (8, 7)  # the last finds that there is no more
+    assert (row["Calls"], row["Keys"]) == (8, 7)  # the last call finds that no result is left
 
 
 def test_what_calls_spend_their_time_on(client: Client, tmp_path: Path) -> None:
@@ -154,12 +154,11 @@ def test_what_calls_spend_their_time_on(client: Client, tmp_path: Path) -> None:
         da.from_array(block, chunks=-1, name=False).sum().compute()
     rows = {(call, place - line): row for (call, place), row in calls_of(run).items()}
     row = rows["result", 2]
-    assert row["Waiting (s)"] >= 0.5  # it may begin to wait late
+    assert row["Waiting (s)"] >= 0.5  # it may start to wait late
     assert row["Waiting (s)"] + row["Receiving (s)"] <= row["Time (s)"]
     assert row["Received (MB)"] == pytest.approx(8.0, rel=0.01)
     assert SLOW <= rows["result", 4]["Receiving (s)"] <= rows["result", 4]["Time (s)"]
-    # Nobody waits for what was computed before: all of a call but what it takes to begin and to end
-    # is the way there and back.
+    # The results had been computed before, so nearly all of a call is the transfer.
     for call in (("result", 7), ("gather", 9), ("gather", 10)):
         assert rows[call]["Waiting (s)"] == 0 < rows[call]["Receiving (s)"]
         assert rows[call]["Receiving (s)"] <= rows[call]["Time (s)"]
@@ -183,7 +182,7 @@ def keyless(x: Any) -> str:
 
 
 class SlowSet(set[int]):
-    """A set in which a thread loses its core."""
+    """Set in which a thread loses its core."""
 
     def add(self, item: int) -> None:
         time.sleep(0.05)
@@ -191,7 +190,7 @@ class SlowSet(set[int]):
 
 
 def test_graph_within_call(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread may lose its core at the begin of a call, which does not end earlier for that."""
+    """The call does not end earlier if its thread loses its core at the start."""
     monkeypatch.setattr(client_calls, "opened", SlowSet())
     with dasfprof.profile(client, directory=tmp_path) as run:
         wait(client.map(double, range(3)))
@@ -230,7 +229,7 @@ def test_calls_of_asynchronous_clients(tmp_path: Path) -> None:
 
     rows = calls_of(asyncio.run(program()))
     assert {"submit", "gather"} <= {name for name, _ in rows}
-    # A call that is awaited waits for nobody.
+    # An awaited call does not block its thread.
     assert max(row["Time (s)"] for row in rows.values()) < 3.0
 
 
@@ -283,7 +282,7 @@ def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
         dd.from_pandas(frame, npartitions=2).x.sum().compute()
         dask.compute(*(dask.delayed(double)(block) for _ in range(5)))
         client.get(graph, list(graph))
-        # Names of tasks, and small arguments of many, are no large values.
+        # Names of tasks, and small arguments of many tasks, are not large objects.
         wait(client.map(double, list(range(400)), pure=False))
         wait(client.submit(len, list(range(30_000)), pure=False))
         wait(client.submit(partial(look_up, table=dict(TABLE)), 1, pure=False))
@@ -302,13 +301,13 @@ def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
     for number, size in ((1, bytes_of(block)), (2, 40_000), (9, bytes_of(dict(TABLE)))):
         assert sent[number]["Size (MB)"] == pytest.approx(size / 1e6, rel=0.01)
     assert sent[10]["Size (MB)"] == pytest.approx(50 * 1000 / 1e6, rel=0.2)
-    # Older versions of Dask cut a dataframe up before they send it.
+    # Older versions of Dask split a dataframe before sending it.
     size = sent[3]["Size (MB)"] * sent[3]["Tasks"]
     assert size == pytest.approx(bytes_of(frame) / 1e6, rel=0.01)
 
 
 def test_what_cannot_be_pickled_twice_does_not_matter(client: Client, tmp_path: Path) -> None:
-    """A look at what is sent may fail: the result is there, and nothing is raised."""
+    """If inspecting embedded objects fails, the result is still computed and nothing is raised."""
     with dasfprof.profile(client, directory=tmp_path) as run:
         assert client.submit(len, PickledOnce(b"x" * 50_000), pure=False).result() == 50_000
     assert run.analyser(progress=False).trace.graphs_sent["size"].iloc[0] > 50_000
@@ -351,7 +350,7 @@ def test_a_program_s_pickling_and_what_comes_before(client: Client, tmp_path: Pa
     for event in (one, two):
         assert (event["client"], event["host"]) == (client.id, socket.gethostname())
     assert before <= one["since"] <= began
-    # Names of tasks are made before the graph is pickled, of a task that is not pure by chance.
+    # Keys are generated before the graph is pickled. Keys of impure tasks are random.
     assert start <= one["start"] <= one["timestamp"] <= after
     assert one["timestamp"] - one["start"] >= SLOW
     assert two["since"] == one["timestamp"] <= two["start"] <= two["timestamp"] <= last
@@ -376,7 +375,7 @@ def test_optimising_is_timed_until_the_next_graph(client: Client, tmp_path: Path
         client.submit(keep, 1, pure=False).result()
         client.submit(keep, 2, pure=False).result()
     none, optimised, then = (event["optimising"] for event in graphs_sent(run))
-    if none is None:  # this Dask has no method that optimises all collections
+    if none is None:  # this version of Dask has no method that optimizes all collections
         pytest.skip("this Dask does not say when it optimises")
     assert none == then == 0
     assert 0.3 * spent <= optimised <= spent

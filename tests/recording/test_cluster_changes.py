@@ -1,4 +1,4 @@
-"""Restarts, retirements, cancellations and what adaptive wants are recorded, with who asked."""
+"""Restarts, retirements, cancellations and adaptive scaling are recorded, with their origin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wait_for(number: int) -> int:
 
 @pytest.mark.parametrize("ends", [False, True], ids=["continues", "ends"])
 def test_a_restart_in_a_run_that(ends: bool, client: Client, tmp_path: Path) -> None:
-    """The unfinished tasks have their cause, and none failed, though nothing may come after it."""
+    """The unfinished tasks have a cause and none failed, even if the restart is the last event."""
     addresses = set(client.nthreads())
     with dasfprof.profile(client, directory=tmp_path):
         assert client.submit(abs, -1).result() == 1

@@ -1,4 +1,6 @@
-"""The run's page on the scheduler's HTTP server: there while recorded, free while nobody looks."""
+"""The run's page on the scheduler's HTTP server: it exists while recording, and costs nothing if
+nobody opens it.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ def get(url: str) -> Any:
 def companions() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended
             found += [child] * ("dasfprof.handles.live" in child.cmdline())
     return found
 
 
 def shown(run: Any, /, **expected: Any) -> Any:
-    """Return the page's document once its state has these items, and its text."""
+    """Return the page's document and text once its state contains these items."""
 
     def read() -> Any:
         run.flush()
@@ -70,7 +72,7 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
 
 
 def test_counts_alone(client: Client, tmp_path: Path) -> None:
-    """No key, error or source of the program is on the pages."""
+    """The pages do not contain keys, errors or source of the program."""
     secrets = ("hidden", "test_dashboard_page")
     with (
         dask.config.set({"dasfprof.dashboard": "counts"}),
@@ -105,7 +107,7 @@ def _rules(dask_scheduler: Any) -> int:
 
 
 def test_a_scheduler_that_looks_elsewhere_goes_on(client: Client, tmp_path: Path) -> None:
-    """A file that cannot be read is told on the page, and breaks nothing."""
+    """The page reports a file that cannot be read, and everything else works."""
     with dasfprof.profile(client, name="run", directory=tmp_path) as run:
         wait_until(run.files)
         for path in run.files():

@@ -1,4 +1,5 @@
-"""Dask's private names: each is listed, what is gone costs its part alone and is told."""
+"""Dask's private names: all are listed, and a missing name only disables what needs it, which is
+reported."""
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
 from dasfprof.recording.dask_internals.worker_calls import listen
 from dasfprof.recording.guard import HookGuard
 
-#: Dozens of runs are recorded before the first of the tests that look at them.
+#: Time limit: dozens of runs are recorded before the first test that reads them.
 pytestmark = pytest.mark.timeout(1800)
 
 PROGRAM = Path(__file__).with_name("renamed_dask.py")
-#: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is. The
-#: last is not Dask's.
+#: Names of attributes of many objects. They are renamed in our list instead of in Dask. The last
+#: one does not belong to Dask.
 COMMON_WORDS = ("key", "fast", "_name", "operands", "operand", "_parameters", "rewrite", "optimize")
 COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync", "loads", "get_data")
 COMMON_WORDS += ("_dynamic_function_reduce",)
-#: Names of which one stands for all that are used in one way.
+#: Names that represent all names with the same use.
 _WORKER, _EXPRESSION = "distributed.worker_state_machine:", "dask.dataframe.dask_expr._expr:Expr."
 ALIKE = {
     *(
@@ -52,7 +53,7 @@ ALIKE = {
 
 
 def test_this_dask_has_all_names() -> None:
-    """The canary: what a new Dask has renamed is named here, with what is lost."""
+    """If a new version of Dask has renamed something, this test lists it with the consequences."""
     gone = {path: one.loss for one in NAMES for path in one.gone()}
     assert not gone
     paths = [path for one in NAMES for path in one.paths]
@@ -61,7 +62,7 @@ def test_this_dask_has_all_names() -> None:
     assert [one for one in NAMES if not one.plugins] == [HANDLER_FACTS, ESTIMATES, LOCAL]
 
 
-#: Not those of modules that this Dask does not have, nor of those that the run does not use.
+#: Private names in modules that this version of Dask has and the run uses.
 REMOVED = {
     path: one
     for one in NAMES
@@ -69,13 +70,13 @@ REMOVED = {
     for path in one.paths
     if path not in ALIKE and importlib.util.find_spec(path.partition(":")[0])
 }
-#: Of names that are lost together, one is looked at without ``--long``.
+#: Without ``--long``, only one of the names that are lost together is tested.
 FIRST = [*{id(one): path for path, one in reversed(REMOVED.items())}.values()]
 
 
 @pytest.fixture(scope="module")
 def recorded(request: Any, tmp_path_factory: Any) -> dict[str, dict[str, Any]]:
-    """What was recorded by a Dask without each of the names."""
+    """Return what was recorded by versions of Dask that lack one of the names each."""
     looked_at = REMOVED if request.config.getoption("--long") else FIRST
     paths = [path for path in REMOVED if path in looked_at]
     given = [("-" if re.split("[:.]", path)[-1] in COMMON_WORDS else "") + path for path in paths]
@@ -108,12 +109,12 @@ def test_a_run_without_a_name(path: str, recorded: dict[str, dict[str, Any]]) ->
     assert counts.get("Compute", 0) == (0 if names is METERING else counts["Task Run"])
     assert told["tasks"] == counts["Task Run"]
     assert counts["Step"] == 2
-    # The reason is in the header of each plugin's file that is concerned, and in the notes.
+    # The reason is in the headers of the plugins' files that are affected, and in the data notes.
     for plugin, missing in told["missing"].items():
         expected = {path} if plugin in names.plugins else set()
         lost = {each.removesuffix("_of_tomorrow") for each in missing}
         assert expected <= lost
-        # What one class of expressions has of another is gone from both.
+        # A name that an expression class inherits is missing in both classes.
         assert set(map(_last, lost)) <= set(map(_last, expected))
     if set(names.plugins) & told["missing"].keys():
         begin = "The recorded version of Dask has no"
@@ -127,7 +128,7 @@ def _last(path: str) -> str:
 
 
 def test_importing_needs_none_of_them() -> None:
-    """The plugins are imported though all classes of Dask's state machine are gone."""
+    """Plugins can be imported even if all classes of Dask's state machine are missing."""
     code = """
 import distributed.worker_state_machine as machine, dask.highlevelgraph as graphs
 for name in [name for name in vars(machine) if name.endswith("Event")]:
@@ -143,7 +144,7 @@ print(len(missing("TracePlugin")), len(missing("StepRecorder")))
 
 
 class Target:
-    """What is patched: an ordinary method, a class's, and one that takes anything."""
+    """Patched class: a method, a class method, and a method with any arguments."""
 
     def method(self, event: Any, ledger: Any, span_id: Any = None) -> Any:
         return event, ledger, span_id
@@ -162,7 +163,7 @@ def test_metering_is_blind_to_how_it_is_called(args: Any, kwargs: Any) -> None:
     patch = listen(target, lambda event, ledger: seen.append((event, ledger)), HookGuard())
     assert target._finalize_metrics(*args, **kwargs) == target.method(*args, **kwargs)  # type: ignore[attr-defined]
     assert seen == [(1, 2)]
-    with pytest.raises(TypeError, match="surprise"):  # Dask's own error, not ours
+    with pytest.raises(TypeError, match="surprise"):  # an error of Dask, not of a hook
         target._finalize_metrics(*args, **kwargs, surprise=1)  # type: ignore[attr-defined]
     patch.remove()
 
@@ -195,7 +196,7 @@ def test_patches_leave_in_any_order() -> None:
 
 
 def test_patches_that_follow_each_other_form_no_chain() -> None:
-    """Each is removed after the next one has been placed, as in runs that follow each other."""
+    """Each patch is removed after the next one has been placed, as in consecutive runs."""
     for owner, name in ((Target(), "method"), (Target, "of_class")):
         before = vars(owner).get(name)
         patch = Patch(owner, name, passing_on)

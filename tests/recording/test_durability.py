@@ -1,4 +1,4 @@
-"""What survives when processes die, come and go: on real processes, against Dask's own account."""
+"""Recorded events survive when processes die, join and leave, compared with Dask's record."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dasfprof.analysis import Trace
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.reader import TraceFile
 
-#: Seconds by which a busy machine may delay the writing thread of a worker; on a quiet one.
+#: Seconds by which a busy machine, and a quiet one, may delay the writer's thread of a worker.
 PATIENCE, QUIET_PATIENCE = 10.0, 1.5
 
 
 @pytest.fixture(scope="module")
 def cluster_client() -> Iterator[Client]:
     with (
-        # Who is gone a while after a worker of its name was lost is given up for good.
+        # A worker that is missing some time after one with its name was lost is abandoned.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         new_client(n_workers=2, threads_per_worker=2) as client,
     ):
@@ -48,7 +48,7 @@ def client(cluster_client: Client) -> Iterator[Client]:
     record.clear(cluster_client)
     yield cluster_client
     two_workers(cluster_client)
-    # The traceback of a test that failed holds its futures, and the next test would wait for them.
+    # The traceback of a failed test holds its futures, and the next test would wait for them.
     held = [Future(key, cluster_client) for key in list(cluster_client.futures)]
     cluster_client.cancel(held, force=True)
 
@@ -62,7 +62,7 @@ def two_workers(client: Client) -> None:
 
 
 def scheduler_keys(client: Client) -> set[Any]:
-    """Keys that the scheduler has not let go of."""
+    """Return the keys that the scheduler has not released."""
     gc.collect()
     return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
 
@@ -73,7 +73,7 @@ def work(i: int) -> int:
 
 
 def memory_runs(client: Client) -> list[dict[str, Any]]:
-    """The task runs that the scheduler knows to have ended well."""
+    """Return the successful task runs in the scheduler's record."""
     return record.outcomes(client, "memory")
 
 
@@ -92,7 +92,7 @@ def test_kill_at_any_moment(client: Client, tmp_path: Path, seed: int, request: 
         keys = [(f"load-{seed}", i) for i in range(800)]
         futures = client.map(work, range(800), key=keys)
         record.wait_until(lambda: record.count_on(client, victim) > 20)
-        # What is older than the interval is on disk, and nobody has asked for that.
+        # Events older than the flush interval are on disk without a call of flush.
         record.wait_until(lambda: victim in {r["address"] for r in computed(tmp_path)}, every=0.1)
         time.sleep(choose.uniform(0.0, 0.5))
         killed_at = time.time()
@@ -105,7 +105,7 @@ def test_kill_at_any_moment(client: Client, tmp_path: Path, seed: int, request: 
     recorded = {(row["key"], row["run_id"]): row for row in computed(run)}
     known = {(one["key"], one["run_id"]): one for one in memory_runs(client)}
     missing = known.keys() - recorded.keys()
-    # All that others did is there, the new process of the worker included.
+    # All events of other processes are present, including the worker's new process.
     from_victim = {each for each, row in recorded.items() if row["address"] == victim}
     assert recorded.keys() - from_victim <= known.keys()
     assert {one["worker"] for one in known.values()} == {*before, new}
@@ -122,7 +122,7 @@ def test_kill_at_any_moment(client: Client, tmp_path: Path, seed: int, request: 
         assert not file.damage if is_whole else not file.damage.corrupt_bytes
         assert not file.damage.unreadable
         assert (file.errors, file.dropped) == (0, 0)
-    # The analysis names the worker and what is missing of it.
+    # The analysis names the worker and its missing data.
     trace = Trace.from_database(run.database(), progress=False)
     workers = trace.workers[trace.workers["address"].notna()]
     assert set(workers.loc[~workers["closed"].astype(bool), "address"]) == {victim}
@@ -131,7 +131,7 @@ def test_kill_at_any_moment(client: Client, tmp_path: Path, seed: int, request: 
 
 
 def squares(client: Client, name: str, count: int = 50, **where: Any) -> None:
-    """Run tasks, and let go of their results: a worker that leaves must not have them run again."""
+    """Run tasks and release their results, which would be recomputed if a worker left."""
     keys = [f"{name}-{i}" for i in range(count)]
     futures = client.map(work, range(count), key=keys, **where)
     assert client.gather(futures) == [i * i for i in range(count)]
@@ -140,7 +140,7 @@ def squares(client: Client, name: str, count: int = 50, **where: Any) -> None:
 
 
 def squares_on_each(client: Client, name: str) -> None:
-    """Run a task on each worker: a crowded machine may let one of them run all others."""
+    """Run tasks, at least one on each worker, since one might run all tasks on a busy machine."""
     for place, address in enumerate(addresses(client)):
         squares(client, f"{name}-{place}", 1, workers=[address])
 
@@ -157,7 +157,7 @@ def test_workers_that_come_late_retire_and_restart(client: Client, tmp_path: Pat
         squares(client, "on-late", 1, workers=[late])
         client.retire_workers([late])
         record.wait_until(lambda: late not in addresses(client))
-        # Its files are whole while the others go on.
+        # Its files are complete while the others continue.
         record.wait_until(lambda: all(closed(tmp_path, late)))
         client.cluster.scale(2)
         two_workers(client)
@@ -182,7 +182,7 @@ def closed(directory: Path, address: str) -> list[bool]:
 
 
 def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
-    """As DASF's executor shuts down: when the call has returned, nothing is missing or cut."""
+    """After the call, which DASF's executor uses to shut down, no event is missing or truncated."""
     options = {"flush_interval": "1h", "commit_threshold": 90_000}
     with new_client(n_workers=1, threads_per_worker=1) as client:
         record.install(client)
@@ -198,7 +198,7 @@ def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
         client.close()
     run.stop()
     assert "stopped" in repr(run)
-    # A separate thread closes what the client recorded, late on a busy machine.
+    # A separate thread closes the client's file, late on a busy machine.
     record.wait_until(lambda: all(TraceFile(path).is_closed() for path in run.files()))
     assert_whole(run)
 
@@ -219,7 +219,7 @@ LEFT = """
 
 @pytest.mark.parametrize("where", ["processes", "threads"])
 def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
-    """As the tutorial ends: the interpreter's exit closes the cluster, and the files with it."""
+    """As in the tutorial, the exit of Python closes the cluster and its files."""
     script, traces = tmp_path / "script.py", tmp_path / "traces"
     script.write_text(textwrap.dedent(LEFT))
     command = [sys.executable, str(script), str(traces), where]
@@ -249,7 +249,7 @@ def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
 
 
 def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
-    """Also under one name: the second cluster's files get numbers, and each knows its own."""
+    """The runs may have the same name: the second one's files get numbers."""
     sizes = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
     options: dict[str, Any] = {"name": "same", "add_time_suffix": False, "directory": tmp_path}
     runs, done = [], []
@@ -269,7 +269,7 @@ def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
     assert not set(runs[0].files()) & set(runs[1].files())
 
 
-#: Seconds by which the clock of the cluster in this process is off.
+#: Clock offset (s) of the cluster in this process.
 clock_error = [0.0]
 
 

@@ -1,4 +1,4 @@
-"""A run ends by itself where nobody can end it: in a worker that was silent, without its client."""
+"""A run ends by itself if nobody can end it: on a worker that was silent, or without its client."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dasfprof.database.reader import TraceFile
 
 pytestmark = pytest.mark.whole_program
 
-#: Seconds for which a client may be gone. Other processes are busy too.
+#: Seconds for which a client may be gone, long enough for a busy machine.
 LIMIT = 8
 
 
 def recorders(client: Client) -> dict[str, list[str]]:
-    """Return the workers that record, with the names of plugins and threads that do so."""
+    """Return the recording workers, with the names of their plugins and threads."""
 
     def names(dask_worker: Any) -> list[str]:
         all_names = [*dask_worker.plugins, *(thread.name for thread in threading.enumerate())]
@@ -46,7 +46,7 @@ def compute(client: Client, name: str, count: int = 6) -> set[str]:
 
 
 def computed_keys(source: Any) -> set[Any]:
-    """Return the keys of the task runs that workers recorded."""
+    """Return the keys of task runs that workers recorded."""
     return {row["key"] for row in computed(source)}
 
 
@@ -84,7 +84,7 @@ def test_a_worker_that_was_silent_as_its_run_was_stopped(
     assert all(TraceFile(path).is_closed() for path in run.files())
 
 
-#: Registers, computes and waits for a line; its run may be without it for a time.
+#: Registers, computes and waits for a line of input, with a limit for the absence of its client.
 SCRIPT = """
     import sys
     import dask, dasfprof
@@ -107,7 +107,7 @@ SCRIPT = """
 
 
 def script(processes: Processes, traces: Path, name: str, *then: str) -> Any:
-    """Run a script until it has computed its tasks, and closed its client if asked to."""
+    """Run a script until it has computed its tasks and, optionally, closed its client."""
     arguments = [str(processes.scheduler_file), str(traces), f"{LIMIT}s", name, *then]
     process = processes.start("-c", textwrap.dedent(SCRIPT), *arguments, stdin=subprocess.PIPE)
     assert process.stdout.readline() == b"done\n"
@@ -115,7 +115,7 @@ def script(processes: Processes, traces: Path, name: str, *then: str) -> Any:
 
 
 def runs(client: Client) -> set[str]:
-    """Return the names of the runs that are being recorded."""
+    """Return the names of the runs in progress."""
 
     def names(dask_scheduler: Any) -> list[str]:
         plugins = dask_scheduler.plugins.items()
@@ -154,7 +154,7 @@ def test_a_run_ends_after_its_client_was_killed(processes: Processes, tmp_path: 
 def test_clients_that_are_there_or_come_back_keep_their_runs(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of a process which was killed after they had left ends meanwhile; a preload's stays."""
+    """Meanwhile, the run of a killed process ends, and that of a preload continues."""
     options = {
         "ORPHAN_TIMEOUT": "1s",
         "NAME": "preloaded",
@@ -189,7 +189,7 @@ def test_clients_that_are_there_or_come_back_keep_their_runs(
         assert b"stopped" in closed.stdout.readline()
         assert runs(client) == {"preloaded"}
     assert keys <= computed_keys(tmp_path / "cut")
-    # Another process's client recorded this run.
+    # A client of another process recorded this run.
     assert len(without_texts(computed_keys(tmp_path / "closed"))) >= len(keys)
     for name in ("closed", "cut"):
         notes = TraceAnalyser(tmp_path / name, progress=False).trace.notes

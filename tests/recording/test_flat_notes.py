@@ -1,4 +1,4 @@
-"""Notes that lie flat in one list become rows; one that cannot be read costs no other."""
+"""Notes in a flat list become rows, and an unreadable note does not affect others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source of tasks' functions is what ran, or there is none, with the reason."""
+"""The recorded source of tasks' functions is that which ran, or is missing with a reason."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ client = client_of(1, 2, processes=False)
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a program whose file the workers see."""
+    """Import a program whose file the workers can read."""
     (tmp_path / "program_of_mine.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("program_of_mine")
@@ -93,7 +93,7 @@ def test_source_of_functions(client: Client, tmp_path: Path, program: Any) -> No
 
 
 def test_functions_sent_without_their_file(tmp_path: Path) -> None:
-    """As of a program's own: cloudpickle may leave out their file, which the client knows."""
+    """cloudpickle may leave out the file of a program's functions, but the client knows it."""
 
     def fail(x: int) -> int:
         def inner() -> int:
@@ -110,7 +110,7 @@ def test_functions_sent_without_their_file(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             client.submit(fail, 0, pure=False).result()
         hooked = dict(vars(cloudpickle.cloudpickle.Pickler))
-    assert vars(cloudpickle.cloudpickle.Pickler) != hooked  # the hook is gone
+    assert vars(cloudpickle.cloudpickle.Pickler) != hooked  # the hook was removed
     analyser = run.analyser(progress=False)
     first = fail.__code__.co_firstlineno
     (code,) = analyser.function_code("fail").to_dict("records")
@@ -124,7 +124,7 @@ def test_functions_sent_without_their_file(tmp_path: Path) -> None:
 
 @pytest.mark.whole_program
 def test_functions_without_file_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody records, their file is unknown; where a client does, it tells the file."""
+    """Without recording, the file is unknown. With a recording client, it is known."""
 
     def waits() -> None:
         Event("never-set").wait()
@@ -168,7 +168,7 @@ def test_files_are_not_guessed() -> None:
     files[13] = "<dynamic-code>"
     assert {line: sent.file("f", line) for line in files} == files
     assert sent.file("f.<locals>.g", 3) == sent.file("g", 4) == "/a.py"
-    assert sent.file("h", 3) == "<dynamic-code>"  # of a function that was never seen
+    assert sent.file("h", 3) == "<dynamic-code>"  # a function that was not registered
     assert sent.in_text("<dynamic-code>:10 f") == "/b.py:10 f"
     assert sent.in_text("mine.py:10 f") == "mine.py:10 f"
 

@@ -1,4 +1,4 @@
-"""The collector's CPU seconds in tasks are those that the tasks count themselves."""
+"""Recorded CPU seconds of garbage collection in tasks equal those that the tasks measure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLBACK = "_Collections"
 
 @contextmanager
 def counted() -> Iterator[list[float]]:
-    """Give the CPU seconds of this thread's collections, but for the youngest generation."""
+    """Measure the CPU seconds of this thread's collections, except of the youngest generation."""
     spans: list[float] = []
 
     def called(phase: str, info: dict[str, int]) -> None:
@@ -32,7 +32,7 @@ def counted() -> Iterator[list[float]]:
 
 
 def collects(objects: int) -> tuple[float, float]:
-    """Give the collector's seconds, and all of the task."""
+    """Return the seconds of garbage collection and of the whole task."""
     begin = time.thread_time()
     with counted() as spans:
         held = [[number] for number in range(objects)]
@@ -44,7 +44,7 @@ def collects(objects: int) -> tuple[float, float]:
 
 
 def collects_generation(number: int) -> float:
-    """Give the collector's seconds in the younger generations, called for by the task alone."""
+    """Return the seconds of collections of younger generations, which only the task starts."""
     gc.disable()
     with counted() as spans:
         for _ in range(20):
@@ -90,7 +90,7 @@ def test_seconds_of_functions(tmp_path: Path) -> None:
     assert table["collects"] == pytest.approx(sum(expected), rel=0.25)
     assert table["computes"] == table["youngest"] == 0.0
     assert table["middle"] == pytest.approx(middle, rel=0.25)
-    assert table.isna()["waits"]  # a coroutine: many of them share a thread
+    assert table.isna()["waits"]  # a coroutine, since several share a thread
 
 
 def spins(seconds: float) -> int:
@@ -101,7 +101,7 @@ def spins(seconds: float) -> int:
 
 
 def test_each_thread_has_its_own(tmp_path: Path) -> None:
-    """While one task collects, another in the same process computes."""
+    """While one task collects garbage, another one in the same process computes."""
     with (
         new_client(n_workers=1, threads_per_worker=2) as client,
         dasfprof.profile(client, directory=tmp_path),

@@ -1,4 +1,4 @@
-"""What a program leaves in its workers' processes is told as it is, and nothing where it is not."""
+"""Memory that a program leaves in workers' processes is reported, and only then."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leak(number: int) -> int:
 
 
 def churn(number: int) -> int:
-    """Take memory, and give it back."""
+    """Allocate and release memory."""
     time.sleep(0.02 + 0 * float(np.ones(30 * MB // 8).sum()))
     return number
 
@@ -42,7 +42,7 @@ def keep(number: int) -> Any:
 
 
 def recorded(client: Client, directory: Path, function: Any) -> TraceAnalyser:
-    """Record computations one after the other; futures of results of `keep` are held."""
+    """Record consecutive computations, and hold the futures of `keep`."""
     with dasfprof.profile(client, directory=directory) as run:
         held = []
         for _ in range(ROUNDS):
@@ -50,7 +50,7 @@ def recorded(client: Client, directory: Path, function: Any) -> TraceAnalyser:
             wait(futures)
             held.append(futures if function is keep else None)
             del futures
-            time.sleep(0.7)  # for samples, ten of which are taken a second
+            time.sleep(0.7)  # for resource samples at 10 Hz
     return TraceAnalyser(run.files(), progress=False)
 
 
@@ -82,7 +82,7 @@ def test_memory_that_is_given_back_does_not_grow(client: Client, tmp_path: Path)
     own = dasfprof.recording.probes.process.resident_memory()
     assert rising(analyser) == {}
     assert growths(analyser, tmp_path) == []
-    # This process has the scheduler and the client.
+    # This process contains the scheduler and the client.
     trace = analyser.trace
     for table in (trace.scheduler_states, trace.clients_under_way):
         assert len(table) > 0

@@ -1,4 +1,4 @@
-"""What tasks read from HDF5 files and write to them, and which stored chunks they read again."""
+"""Reads and writes of HDF5 files by tasks, and stored chunks that are read repeatedly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dasfprof import TraceAnalyser
 h5py = pytest.importorskip("h5py")
 fsspec = pytest.importorskip("fsspec")
 
-#: A dataset of 4 x 4 stored chunks of 8 MB, as numbers that take long to decompress.
+#: Dataset with 4 x 4 stored chunks of 8 MB, whose numbers are slow to decompress.
 SHAPE, STORED = (256, 256, 256), (256, 64, 64)
 
 
@@ -55,10 +55,10 @@ def test_chunks_read_often(file: Path, chunks: tuple[int, ...], again: int, tmp_
     [
         (np.s_[:, 64:128, 60:70], 0, 2),
         (np.s_[3, -1], 0, 4),
-        (np.s_[..., 0], 0, 0),  # an ellipsis is not looked into
+        (np.s_[..., 0], 0, 0),  # selections with an ellipsis are not analysed
         *((selection, 2**23, 1) for selection in (np.s_[:], np.s_[...], np.s_[()])),  # all of it
         (np.s_[::2], 2**23, 16),
-        (np.s_[:, :64, :64], 2**23, 0),  # HDF5 can keep it
+        (np.s_[:, :64, :64], 2**23, 0),  # HDF5 can cache this chunk
         (np.s_[:, :65, :64], 2**23, 2),
     ],
 )
@@ -78,7 +78,7 @@ def test_writes_are_counted(tmp_path: Path) -> None:
 
 
 def test_requests_of_a_python_file_are_counted(tmp_path: Path, server: Server) -> None:  # noqa: F811
-    """Instead of what is read."""
+    """They replace the bytes of the selection."""
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as opened:
         opened.create_dataset("x", data=np.random.default_rng(0).normal(size=100_000))
@@ -94,7 +94,7 @@ def test_requests_of_a_python_file_are_counted(tmp_path: Path, server: Server) -
 
 
 def test_bytes_that_a_python_file_returns(tmp_path: Path, server: Server) -> None:  # noqa: F811
-    """Whatever blocks the file reads. What is read without a file is not known to be used."""
+    """Used bytes do not depend on the file's blocks, and are unknown for reads without a file."""
     server.content = np.arange(SIZE // 8).tobytes()
 
     def read(places: list[int], other: bool = False) -> None:

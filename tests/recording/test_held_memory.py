@@ -1,4 +1,4 @@
-"""What a trace tells of a moment's memory is what workers had then, and why they had it."""
+"""The memory at a time in a trace equals that of the workers, with the reasons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def use(array: Any) -> int:
 
 
 def in_memory(dask_worker: Any) -> tuple[dict[str, int], int]:
-    """Give the bytes of the results that a worker has by function, and those of its process."""
+    """Return the bytes of results by function of a worker, and those of its process."""
     sizes: Counter[str] = Counter()
     for key, value in dask_worker.data.items():
         sizes[key_split(key)] += sizeof(value)
@@ -44,7 +44,7 @@ def in_memory(dask_worker: Any) -> tuple[dict[str, int], int]:
 
 
 def settled(client: Client) -> Any:
-    """Give what workers have, once that has not changed for a second."""
+    """Return the memory of workers once it has not changed for a second."""
     before: Any = {}
     since = time.monotonic()
 
@@ -75,7 +75,7 @@ def test_memory_at_a_moment(client: Client, tmp_path: Path) -> None:
         waiting = client.map(use, inputs)
         del released, inputs, seeds
         had = settled(client)
-        at = time.time() - 0.5  # within the second in which nothing changed
+        at = time.time() - 0.5  # in the second without changes
         settled(client)
         go_on.set()
         wait([*running, *waiting], timeout=120)
@@ -91,7 +91,7 @@ def test_memory_at_a_moment(client: Client, tmp_path: Path) -> None:
         rest = set(own["Why Held"][own["Function"] == ""])
         assert "(unmanaged, old)" in rest <= {"(unmanaged, old)", "(unmanaged, recent)"}
     assert set(table["Worker"]) == {name for name, where in addresses.items() if where in had}
-    # The holders of results are those of the program.
+    # The reasons follow from the program.
     table = analyser.memory_at(at - trace.begin).set_index("Function")
     results = table[(table.index != "") & ~table["Why Held"].str.startswith("copy")].sort_index()
     assert results[["Why Held", "Needed By", "Results"]].to_dict("index") == {
@@ -104,7 +104,7 @@ def test_memory_at_a_moment(client: Client, tmp_path: Path) -> None:
     assert asked["kept"].startswith("test_held_memory.py:")
     assert asked["kept"] == results["Line"]["kept"]  # both by `map`
     assert (asked.drop("kept") == "").all()
-    # The peak is a moment.
+    # All rows of the peak are at the same time.
     peak = analyser.memory_peak()
     assert peak["Time (s)"].nunique() == 1
     assert peak["Memory (MB)"].sum() >= 0.7 * sum(process for _, process in had.values()) / 1e6

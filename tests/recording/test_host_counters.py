@@ -1,6 +1,6 @@
-"""The host's counters and disks, read where nobody else in the process reads them.
+"""Counters and disks of the host.
 
-Beside a cluster in this process, Dask's own monitor would read what is put in their place here.
+This module has no cluster in its process, since Dask's monitor would read the patched counters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dasfprof.system import descriptor_limit
 
 NAMES = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
 DISK_NAMES = [name for name, _ in DISK_USAGE.fields + DISK_USAGE.args]
-#: A process of a job, in the second version of control groups.
+#: Control group of a job's process, in version 2 of control groups.
 STEP = "0::/job_7/step_0\n"
 
 
 def test_counters_that_go_back_leave_psutil_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """psutil adds what it had before where a counter went back; Dask's monitor relies on it."""
+    """If a counter decreases, psutil adds its previous value, on which Dask's monitor relies."""
     received = [0]
     monkeypatch.setattr(
         psutil._psplatform, "net_io_counters", lambda: {"eth": (0, received[0], *[0] * 6)}
@@ -68,7 +68,7 @@ def test_what_the_kernel_killed_of_a_control_group(
 
 
 def places(place: Path, groups: str, files: dict[str, str]) -> tuple[Path, Path]:
-    """Write the file that lists a process's control groups, and the files of the groups."""
+    """Write the file with a process's control groups, and the files of these groups."""
     (place / "cgroup").write_text(groups)
     for name, text in files.items():
         file = place / "sys" / name
@@ -83,12 +83,12 @@ V1 = "memory.limit_in_bytes"
 @pytest.mark.parametrize(
     ("groups", "limits", "found"),
     [
-        # Of several around a process, the least limit.
+        # The smallest limit of nested groups applies.
         (STEP, {"job_7/memory.max": "8000", "job_7/step_0/memory.max": "max"}, ("/job_7", 8000)),
         (STEP, {"job_7/memory.max": "8000", "job_7/step_0/memory.max": "4096"}, (STEP[3:-1], 4096)),
-        # A container sees its own group as the root.
+        # In a container, its group is the root.
         ("0::/\n", {"memory.max": "5000"}, ("/", 5000)),
-        # The first version, whose greatest number is no limit.
+        # In version 1, the largest number means that there is no limit.
         (
             "9:cpu:/\n4:memory:/slurm/job\n0::/\n",
             {f"memory/slurm/job/{V1}": "7000", f"memory/{V1}": "9223372036854771712"},
@@ -96,7 +96,7 @@ V1 = "memory.limit_in_bytes"
         ),
         ("0::/user.slice\n", {"user.slice/memory.max": "max"}, None),
         ("0::/user.slice\n", {}, None),
-        # A line that has not three fields tells of no group.
+        # A line without three fields is ignored.
         ("what?\n0:/\n0::/job_7\n", {"job_7/memory.max": "8000"}, ("/job_7", 8000)),
     ],
 )
@@ -111,7 +111,7 @@ def test_the_control_group_that_limits_memory(
 @pytest.mark.parametrize(
     ("groups", "files", "quota", "seconds"),
     [
-        # Of several around a process, the lowest quota.
+        # The smallest quota of nested groups applies.
         (
             "0::/pod/box\n",
             {
@@ -121,7 +121,7 @@ def test_the_control_group_that_limits_memory(
             (1.5, "/pod"),
             2.5,
         ),
-        # A container sees its own group as the root, whatever its file about groups says.
+        # In a container, its group is the root, whatever the file about groups contains.
         (
             "3:cpu,cpuacct:/docker/f00\n",
             {
@@ -144,7 +144,7 @@ def test_the_control_group_whose_quota_limits_cpu(
     assert group is None or group.throttled() == seconds
 
 
-#: Enters a control group, and computes until that is throttled.
+#: Program that joins a control group and computes until it is throttled.
 _THROTTLED_PROGRAM = """
 import os, sys
 from dasfprof.recording.probes.process import cpu_group
@@ -159,7 +159,7 @@ print(group.quota)
 
 @pytest.fixture
 def quota_of_a_core() -> Iterator[Path]:
-    """A control group of this machine that may use 3 % of a core, if groups can be made here."""
+    """Return a control group with 3 % of a core, or skip if groups cannot be created."""
     for root, name, text in (
         ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "3000"),
         ("/sys/fs/cgroup", "cpu.max", "3000 100000"),
@@ -190,7 +190,7 @@ def test_the_limit_of_open_files_is_the_system_s() -> None:
 
 
 def swap_used() -> int:
-    """Bytes, from the kernel's own table."""
+    """Return the used swap in bytes, from the kernel's table."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     sizes = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     return sizes["SwapTotal"] - sizes["SwapFree"]
@@ -215,14 +215,14 @@ def test_where_workers_spill_is_there_once(tmp_path: Path) -> None:
     (spilled_to,) = [reading for reading in found if reading["local_directory"]]
     total, _, free = shutil.disk_usage(tmp_path)
     assert spilled_to["total"] == total
-    assert abs(spilled_to["free"] - free) < 1e9  # others write at the same time
+    assert abs(spilled_to["free"] - free) < 1e9  # other processes write too
     assert tmp_path.resolve().is_relative_to(spilled_to["mountpoint"])
     devices = [reading["device"] for reading in found]
     assert len(devices) == len(set(devices))
 
 
 def test_every_mounted_disk_and_its_counters(tmp_path: Path) -> None:
-    # Without psutil's watch for counters that wrap, which remembers what other tests read.
+    # psutil's detection of wrapped counters would use values of other tests.
     before = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
     found = {reading["device"]: reading for reading in readings(DiskProbe(str(tmp_path)))}
     after = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
@@ -242,7 +242,7 @@ def test_only_on_duty_and_when_due(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert readings(probe)
     assert not readings(probe)
     monkeypatch.setattr(DiskProbe, "INTERVAL", 0.0)
-    assert not readings(probe)  # the last reading set when the next one is due
+    assert not readings(probe)  # the previous reading has set the time of the next one
     assert readings(DiskProbe(str(tmp_path)))
     probe.close()
 

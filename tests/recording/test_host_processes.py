@@ -1,4 +1,4 @@
-"""The processes of a busy host as the probe reads them, against psutil and one that is known."""
+"""Processes of a busy host in the probe, compared with psutil and with a known process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clusters import wait_until
 from dasfprof.recording.probes.processes import HOST_PROCESS, ProcessesProbe
 
 NAMES = [name for name, _ in HOST_PROCESS.fields + HOST_PROCESS.args]
-#: What must not be recorded of a command line.
+#: Argument that must not be recorded.
 SECRET = "password-of-the-test"
 
 
@@ -37,7 +37,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> ProcessesProbe:
 
 
 def looks(probe: ProcessesProbe, enough: Callable[[list[dict[str, Any]]], bool]) -> Any:
-    """Look until what is seen is enough."""
+    """Sample until the condition is true."""
 
     def look() -> Any:
         rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
@@ -56,7 +56,7 @@ def test_a_busy_process_by_name_and_owner(busy: psutil.Process, probe: Processes
     assert row["memory"] == pytest.approx(busy.memory_info().rss, rel=0.2)
     assert row["ancestors"][0] == os.getpid()
     assert 0 < row["interval"] <= lasted
-    # It cannot have used more since the look before than since it was first asked.
+    # It cannot have used more since the previous sample than since the start of the test.
     assert row["cpu"] * row["interval"] / 100 <= used + 0.02
     (own,) = [row for row in rows if row["pid"] == os.getpid()]
     assert own["ancestors"][:1] == row["ancestors"][1:2]
@@ -67,9 +67,9 @@ def test_few_are_told(busy: Any, probe: Any, monkeypatch: pytest.MonkeyPatch) ->
     limits = {"LEAST_CPU": 0.0, "LEAST_MEMORY": 0.0, "MOST_BY_CPU": 2, "MOST_BY_MEMORY": 1}
     for name, value in limits.items():
         monkeypatch.setattr(ProcessesProbe, name, value)
-    # The first look can tell no CPU.
+    # The first sample has no CPU usage.
     rows = looks(probe, lambda rows: any(row["interval"] > 0 for row in rows))
-    assert 2 <= len(rows) <= 4  # with this process
+    assert 2 <= len(rows) <= 4  # including this process
 
 
 def test_an_idle_host(busy: Any, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_only_on_duty_and_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = ProcessesProbe()
     monkeypatch.setattr(ProcessesProbe, "BUSY", 0.0)
     assert not list(probe.sample(False))
-    # The first look tells of memory alone, and is what the next is compared with.
+    # The first sample has only memory, and is the reference of the next sample.
     rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
     assert {(row["interval"], row["cpu"]) for row in rows} == {(0.0, None)}
     assert os.getpid() in {row["pid"] for row in rows}
-    assert not list(probe.sample(True))  # it is not due
+    assert not list(probe.sample(True))  # the next sample is not due

@@ -1,8 +1,8 @@
-"""Keys of any text and shape that Dask takes are stored and given back equal.
+"""All keys that Dask accepts are stored and read back unchanged.
 
-What Dask itself refuses differs with its version and with the kind of connection: newest Dask takes
-no bytes, none takes numpy's integers from a user (they occur inside of graphs), and lone surrogates
-pass only where nothing is sent over a wire.
+The accepted keys depend on the version of Dask and on the connection: the newest versions do not
+accept bytes, none accepts NumPy integers from users (they occur inside graphs), and lone surrogates
+work only without a network connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAIN = [
     *(("f", 0.1, float("inf")), ("wide", 2**40, -(2**40)), ("n" * 1000, *range(12))),
     *(5, -7, 2.5),
 ]
-#: Pass in a process, where nothing is encoded; on a wire they end the connection.
+#: Keys that work within a process, where nothing is encoded, but end a network connection.
 IN_PROCESS = ["a-\ud800", ("s", "\udcff"), ("big", 2**70)]
 
 
@@ -47,7 +47,7 @@ def test_hostile_keys_come_back_equal(client: Client, tmp_path: Path) -> None:
         for i, key in enumerate([*keys, b"bytes-1", ("t", b"raw")]):
             try:
                 first = client.submit(abs, -i, key=key)
-            except TypeError:  # a Dask newer than 2025.1 takes no bytes
+            except TypeError:  # versions of Dask after 2025.1 do not accept bytes
                 assert i >= len(keys)
                 continue
             second = client.submit(abs, first, key=("reads", i))
@@ -60,18 +60,18 @@ def test_hostile_keys_come_back_equal(client: Client, tmp_path: Path) -> None:
     read = [row["dependencies"] for row in rows if row["name"] == "reads"]
     assert read == [[key] for key in recorded]
     assert set(keys) <= {row["key"] for row in facts(run, "SchedulerPlugin", "Task Run")}
-    # Through the public iterator as well.
+    # The public iterator gives the same keys.
     events = {e.args["key"] for e in run.database().get_traces() if e.name == "Compute"}
     assert events == {row["key"] for row in rows}
 
 
 def typed(key: Any) -> Any:
-    """Spell out the types, which equality hides: 1 == 1.0."""
+    """Return a key as text with types, because 1 == 1.0."""
     return [typed(part) for part in key] if isinstance(key, tuple) else (type(key), key)
 
 
 def test_keys_inside_of_a_graph(client: Client, tmp_path: Path) -> None:
-    """Of keys that a user does not ask for, Dask takes more kinds: numpy's integers, booleans."""
+    """Inside graphs, Dask also accepts NumPy integers and booleans."""
     record.clear(client)
     inner = [("x", np.int64(3)), ("u", np.uint8(4), np.float32(0.5)), ("b", True)]
     graph: dict[Any, Any] = {key: (abs, -i) for i, key in enumerate(inner)}

@@ -1,4 +1,4 @@
-"""Protects the look at a live cluster: in time, whoever is silent, and without dasfprof there."""
+"""Inspection of a live cluster: in time even if processes are silent, and without dasfprof."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from dasfprof.recording.dask_internals.inspection.processes import process_state
 
 pytestmark = pytest.mark.whole_program
 
-#: Seconds. Those who answer do so far sooner, on a busy machine too; the silent take it whole.
+#: Time limit (s) of an inspection. Processes that answer do so much sooner, also on busy machines.
 LIMIT = 10.0
 
 
 @pytest.fixture
 def silent_server() -> Iterator[int]:
-    """Give the port of a server, at every address of this host, that never says a word."""
+    """Yield the port of a server on all addresses of this host that never answers."""
     with socket.create_server(("0.0.0.0", 0), backlog=1000) as server:
         yield server.getsockname()[1]
 
 
 async def register_silent(scheduler: str, port: int, number: int, metrics: Any) -> Any:
-    """Register a worker with a scheduler of which there is only an address; gives the comm."""
+    """Register a worker that is only an address with a scheduler, and return the comm."""
     comm = await connect(scheduler)
     name = f"silent-{number}"
     message = {"op": "register-worker", "address": f"tcp://127.0.1.{number}:{port}", "pid": 0}
@@ -61,14 +61,14 @@ async def register_silent(scheduler: str, port: int, number: int, metrics: Any) 
 
 
 def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
-    """Four are stopped, and 92 accept connections and never answer."""
+    """Four workers are stopped, and 92 accept connections but never answer."""
 
     async def look(address: str, metrics: Any) -> tuple[float, dict[str, Any]]:
         async with AsyncExitStack() as stack:
             for number in range(92):
                 comm = await register_silent(address, silent_server, number, metrics)
                 stack.callback(comm.abort)
-            for limit in (LIMIT, 4 * LIMIT):  # the nannies of a busy machine answer late
+            for limit in (LIMIT, 4 * LIMIT):  # nannies answer late on a busy machine
                 begin = time.monotonic()
                 views = await views_of(address, limit=limit)
                 if all("process" in views["workers"][each.address] for each in workers[:4]):
@@ -91,7 +91,7 @@ def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
     assert len(silent) >= 96
     for worker in workers[:4]:
         assert views["workers"][worker.address]["process"] == "stopped"
-    # Both looks at the scheduler, the limit, and the nannies, asked once it is clear who is silent.
+    # Two inspections of the scheduler, the limit, and the nannies, which are asked after the limit.
     assert limits < 5
 
 
@@ -111,7 +111,7 @@ def test_processes_without_dasfprof_and_nanny(processes: Processes, tmp_path: Pa
         views = asyncio.run(views_of(client.scheduler.address, limit=20.0))["workers"]
         second.kill()
         second.wait()
-        # Nothing else listens there, whether or not the scheduler has noticed.
+        # No process listens there, whether or not the scheduler has noticed.
         host, _, port = address_of[second.pid].removeprefix("tcp://").rpartition(":")
         gone = asyncio.run(state_of_listener(second.pid, host, int(port)))
         first.kill()
@@ -141,7 +141,7 @@ def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
 
 @contextlib.contextmanager
 def started(code: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program that prints a line once it has begun."""
+    """Run a program that prints a line when it has started."""
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         try:
@@ -154,13 +154,13 @@ def test_a_process_that_computes_sleeps_or_has_ended() -> None:
     programs = {"busy": "while True: pass", "idle": "time.sleep(1000)"}
     for expected, program in programs.items():
         with started(f"import time\nprint(flush=True)\n{program}") as p:
-            if expected == "idle":  # it goes to sleep a moment later
+            if expected == "idle":  # it sleeps a moment later
                 wait_until(lambda p=p: psutil.Process(p.pid).status() == psutil.STATUS_SLEEPING)
             assert asyncio.run(process_state(p.pid)) == expected
     assert asyncio.run(process_state(p.pid)) == "gone"
 
 
-#: Computes on one core, whoever else is there, with a thread beside it that sleeps.
+#: Computes on one core, next to a sleeping thread.
 ON_ONE_CORE = """
 import os, threading, time
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -171,7 +171,7 @@ while True: pass
 """
 
 
-#: Its main thread waits in C and holds the interpreter's lock, for which others wake each 5 ms.
+#: Its main thread waits in C and holds the GIL; other threads wake every 5 ms to get it.
 HOLDS_THE_LOCK = """
 import ctypes, os, threading, time
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -185,9 +185,9 @@ ctypes.PyDLL(None).pause()
 @pytest.mark.parametrize(
     ("program", "state"),
     [
-        # Its threads use next to no CPU, but one could run whenever it is looked at.
+        # Its threads use almost no CPU, but one of them is runnable in each sample.
         (ON_ONE_CORE.replace("NICE", "19"), "busy"),
-        # A thread that wakes as it is looked at is not one that computes.
+        # A thread that happens to wake during a sample is not computing.
         (HOLDS_THE_LOCK, "idle"),
     ],
     ids=["computes", "wakes for a lock"],
@@ -227,7 +227,7 @@ def test_the_address_of_a_worker_leads_to_its_scheduler(caplog: pytest.LogCaptur
 
 
 def test_a_look_at_frames_keeps_nothing_alive() -> None:
-    """Only the collector would end a cycle: until then, what tasks had would stay in memory."""
+    """A reference cycle would keep objects of tasks in memory until garbage collection."""
 
     def task() -> None:
         nonlocal held

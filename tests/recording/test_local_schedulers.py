@@ -1,4 +1,4 @@
-"""What Dask's own schedulers run without a cluster: recorded truly, and not changed by it."""
+"""Tasks on Dask's local schedulers are recorded correctly and run unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.recording.recorded_facts import NOISE, computed
 
 
 def seen(number: int, *inputs: Any) -> dict[str, Any]:
-    """A task that records itself: when it ran, where, and on how much CPU."""
+    """Task that records when and where it ran, and its CPU time."""
     begin, cpu = time.time(), time.thread_time()
     while time.thread_time() - cpu < 0.005:
         pass
@@ -47,7 +47,7 @@ GET: dict[str, Callable[..., Any]] = {
 
 
 class Seen(Callback):  # type: ignore[misc]
-    """The independent record of Dask's callbacks: around when each task can have run."""
+    """Independent record by Dask's callbacks: bounds of the time at which each task ran."""
 
     def __init__(self) -> None:
         self.spans: dict[Any, list[float]] = {}
@@ -68,7 +68,7 @@ def test_task_runs_are_as_the_tasks_themselves_record_them(scheduler: str, tmp_p
     keys = [("seen", number) for number in range(6)]
     graph: dict[Any, Any] = {key: (seen, key[1]) for key in keys} | {"last": (list, keys)}
     with dasfprof.profile(directory=tmp_path) as run, callbacks:
-        # Without Dask's optimisation, so that keys are as they were given.
+        # Without Dask's optimization, which would change keys.
         more = {"optimize_graph": False} if scheduler == "processes" else {}
         results = GET[scheduler](graph, "last", num_workers=2, **more)
     tasks = {row["key"]: row for row in computed(run)}
@@ -166,7 +166,7 @@ def nested(number: int) -> int:
 
 @pytest.mark.parametrize("on_cluster", [False, True])
 def test_a_compute_within_a_task_is_part_of_that_task(on_cluster: bool, tmp_path: Path) -> None:
-    """Also where an in-process worker runs the task: a client of this process is recorded."""
+    """This includes tasks on an in-process worker whose client is recorded."""
     options = {"n_workers": 1, "processes": False, "dashboard_address": None}
     tasks = [dask.delayed(nested)(number) for number in range(3)]
     with (
@@ -180,7 +180,7 @@ def test_a_compute_within_a_task_is_part_of_that_task(on_cluster: bool, tmp_path
 
 
 def test_computes_in_two_threads_at_a_time_are_both_recorded(tmp_path: Path) -> None:
-    """Dask's callbacks are not: the second compute has none, and afterwards there are none left."""
+    """Dask's callbacks would miss the second computation, and be removed after it."""
     meet = threading.Barrier(2)
 
     def one(name: str) -> Any:

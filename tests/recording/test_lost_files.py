@@ -1,4 +1,4 @@
-"""Files that others remove, move or cut: what is gone of a run is said, and how much it is."""
+"""Files that others remove, move or truncate: the missing data of a run are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def events_in(path: Path) -> int:
 
 
 def info(directory: Path) -> str:
-    """What the command says, with its lines put together."""
+    """Return the command's output with joined lines."""
     result = CliRunner().invoke(cli, ["info", str(directory)], env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
@@ -46,7 +46,7 @@ def notes(analyser: TraceAnalyser, kind: str) -> list[str]:
 
 
 def finding(analyser: TraceAnalyser, directory: Path) -> str:
-    """What the diagnosis says of the trace itself, and no refuter contradicts."""
+    """Return the finding about the trace itself, which no refuter contradicts."""
     findings = unrefuted(analyser, directory).query("Rule == 'incomplete-trace'")
     return " ".join(findings[["Finding", "Evidence", "Suggestion"]].to_numpy().flatten())
 
@@ -60,7 +60,7 @@ def test_moved_directory(client: Client, tmp_path: Path, caplog: pytest.LogCaptu
         run_tasks(client, "late", 50)
     files = sorted(moved.glob("*.msgpack"))
     gone = sum(map(events_in, files))
-    assert gone > 200  # of a task its worker and the scheduler record at least one
+    assert gone > 200  # worker and scheduler record at least one event per task
     words = f"{gone:,} events"
     told = info(traces)
     assert f" lost {words} that had been written are missing" in told
@@ -72,12 +72,12 @@ def test_moved_directory(client: Client, tmp_path: Path, caplog: pytest.LogCaptu
     # The scheduler is in this process.
     assert "was removed, moved, truncated or unmounted" in caplog.text
     assert not notes(analyser, "not-closed")
-    # Each file says what was before.
+    # Each file records the number of earlier events.
     for path in files:
         (later,) = traces.glob(f"{path.stem}.segment0002.msgpack")
         assert TraceFile(later).read_header()["before"]["events"] == events_in(path)
 
-    # Nothing is lost where they are put together again.
+    # No event is missing if the files are in one directory again.
     for path in files:
         path.rename(traces / path.name)
     assert " lost nothing " in info(traces)
@@ -157,7 +157,7 @@ def work(number: int) -> int:
 
 
 def assert_said_of_cuts(traces: Path, *shares: float) -> None:
-    """Cut the scheduler's file; workers' whole files hold the ends of all 400 tasks."""
+    """Truncate the scheduler's file; the workers' complete files have the ends of all 400 tasks."""
     assert " lost nothing " in info(traces)
     (file,) = trace_files(traces, "SchedulerPlugin")
     whole = file.path.read_bytes()

@@ -1,4 +1,4 @@
-"""Hosts with names, boots, disks and clocks of their own: what is lost, and what is aligned."""
+"""Hosts with different names, boots, disks and clocks: lost files, and aligned clocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dasfprof.analysis.run.task_runs import clock_offsets, recorded_times
 
 pytestmark = pytest.mark.whole_program
 
-#: Gives a program a host's name and boot, and an empty disk at a path.
+#: Gives a program a host name, a boot id, and an empty disk at a path.
 HOST = """
 hostname "$0"
 echo "$0" > "$1/$0.boot"
@@ -27,17 +27,17 @@ mount -t tmpfs none "$1/traces"
 shift
 exec "$@"
 """
-#: Seconds that rounding may take.
+#: Tolerance (s) for rounding.
 TICK = 1e-5
-#: Seconds by which the clock of a host is wrong.
+#: Clock offset (s) of a host.
 WRONG = 3.0
 
 
 class Hosts(Processes):
-    """Processes on hosts of their own, as far as a kernel can have several."""
+    """Processes on simulated hosts."""
 
     def start(self, *arguments: str, host: str, wrong: float = 0.0) -> Any:
-        """Start Python on a host whose clock is wrong by so many seconds, in this process alone."""
+        """Start Python on a host whose clock has an offset, in this process alone."""
         site = self.directory / f"site-{host}"
         site.mkdir(exist_ok=True)
         clock = f"import time\nright = time.time\ntime.time = lambda: right() + {wrong}\n"
@@ -67,7 +67,7 @@ def run_all(client: Client, name: str, count: int = 300) -> None:
 
 
 def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path: Path) -> None:
-    """What reached the client before is whole; workers of the old one do not mix with the new."""
+    """Files that the client received before are complete, and workers of both runs do not mix."""
     scheduler, worker = hosts.scheduler(host="head"), hosts.worker(host="one")
     with hosts.client() as client:
         client.wait_for_workers(1)
@@ -89,7 +89,7 @@ def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path
 
 
 def test_a_clock_that_is_wrong_is_aligned(hosts: Hosts, tmp_path: Path) -> None:
-    """To half the time of the fastest messages, as that of a host with a right clock."""
+    """The error is at most half the time of the fastest messages, as with a right clock."""
     hosts.scheduler(host="head")
     hosts.worker(host="right")
     hosts.worker(host="wrong", wrong=WRONG)
@@ -106,7 +106,7 @@ def test_a_clock_that_is_wrong_is_aligned(hosts: Hosts, tmp_path: Path) -> None:
         back = (runs["known"] - runs["done"]).min()
         assert 0 < (out + back) / 2 < 0.5
         assert abs(offset_of[host] - truth) <= (out + back) / 2
-    # Nothing ran before it was sent, nor ended after it was known.
+    # No task ran before its assignment, or ended after the scheduler knew.
     times = recorded_times(trace)
     of_wrong = (trace.tasks["host"] == "wrong").to_numpy()
     assert of_wrong.any()

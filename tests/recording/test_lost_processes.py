@@ -1,4 +1,4 @@
-"""The scheduler or the client is killed: what workers recorded is on disk all the same."""
+"""If the scheduler or the client is killed, events that workers recorded are on disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def naps_are_known(traces: Path) -> bool:
 
 
 def unfinished(traces: Path) -> str:
-    """Return what the diagnosis reports about the run's end; no refuter contradicts it."""
+    """Return the finding about the run's end, which no refuter contradicts."""
     findings = TraceAnalyser(traces, progress=False).findings()
     (finding,) = (each for each in findings if each.rule == "unfinished-run")
     assert refute(traces, [finding]) == []
@@ -62,7 +62,7 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
         record.wait_until(lambda: naps_are_known(traces))
         scheduler.send_signal(signal.SIGKILL)
         record.wait_until(lambda: all(ended(worker) for worker in workers))
-        # Nobody has called stop() yet.
+        # stop() has not been called yet.
         record.wait_until(lambda: vars(HighLevelGraph)["from_collections"] is before)
         run.stop()
         assert "stopped" in repr(run)
@@ -93,7 +93,7 @@ def assert_whole_file(path: Path, closed: bool = True) -> None:
 def test_frozen_scheduler(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It cannot be stopped now: that is said, and the next call does it."""
+    """stop() reports that it cannot stop the run now, and succeeds in the next call."""
     scheduler, _ = processes.cluster(False)
     with processes.client() as client:
         client.wait_for_workers(1)
@@ -132,14 +132,14 @@ time.sleep(600)
 
 
 def started_script(processes: Processes, *arguments: Any) -> Any:
-    """Run a script until it has computed its tasks and waits to be killed, naps under way."""
+    """Run a script until it has computed its tasks, and waits with naps in progress."""
     process = processes.start("-c", SCRIPT, *map(str, arguments))
     assert process.stdout.readline() == b"done\n"
     return process
 
 
 def both_sides(traces: Path) -> tuple[set[Any], set[Any]]:
-    """Keys that ran, as workers and as the scheduler recorded them."""
+    """Return the keys that ran, as recorded by workers and by the scheduler."""
     seen = facts(traces, "SchedulerPlugin", "Task Run")
     return {row["key"] for row in computed(traces)}, {row["key"] for row in seen}
 
@@ -158,15 +158,15 @@ def test_killed_client_of_a_cluster_that_lives_on(processes: Processes, tmp_path
     ran, sent = both_sides(traces)
     for side in (ran, sent):
         assert side - without_texts(side) == {("mine", i) for i in range(50)}
-    # The attempts of others' tasks are told apart, of which a stolen task has several.
+    # Attempts of other clients' tasks are distinguished; a stolen task has several.
     assert 50 <= len(without_texts(ran)) <= len(without_texts(sent))
     for path in traces.iterdir():
-        # The killed client left a file of its own if it had waited for a while.
+        # The killed client left a file if it had waited for a while.
         assert_whole_file(path, closed="-StepRecorder-" not in path.name)
 
 
 def test_killed_client_with_its_own_cluster(processes: Processes, tmp_path: Path) -> None:
-    """The scheduler dies with it, and the nannies: what was flushed stays, and is diagnosed."""
+    """Scheduler and nannies die too. Flushed events remain and are diagnosed."""
     traces = tmp_path / "traces"
     script = started_script(processes, traces, "200ms", 10_000)
     keys = {("mine", i) for i in range(50)}
@@ -185,7 +185,7 @@ def test_killed_client_with_its_own_cluster(processes: Processes, tmp_path: Path
 
 
 def test_terminated_workers(processes: Processes, tmp_path: Path) -> None:
-    """``dask worker`` ended with SIGTERM, as batch systems do, leaves whole files."""
+    """``dask worker`` leaves complete files after SIGTERM, which batch systems send."""
     _, workers = processes.cluster(True, False)
     traces = tmp_path / "traces"
     with processes.client() as client:

@@ -1,4 +1,4 @@
-"""Metrics on Dask's own /metrics: those that there are, what they say, and nothing where off."""
+"""Metrics on Dask's /metrics: names, values, and none if they are off."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ client = client_of(1, 1, processes=False, dashboard_address=":0")
 
 
 def scraped(client: Client) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Read the scheduler's metrics as Prometheus does, by name."""
+    """Return the scheduler's metrics by name, read like Prometheus does."""
     link = client.dashboard_link.rpartition("/")[0]
     with urlopen(f"{link}/metrics", timeout=60) as answer:
         text = answer.read().decode()
@@ -51,7 +51,7 @@ def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.Mo
         names = scraped(client)
     assert "dask_scheduler_workers" in names
     assert not [name for name in names if name.startswith("dasfprof")]
-    # The analysis takes long on a busy machine, on which it would give way to all others.
+    # The analysis is slow on a busy machine, because its process has a low priority.
     monkeypatch.setattr(system, "lower_priority", lambda *_: None)
     monkeypatch.setattr(telemetry, "_INTERVAL", 1.0)
     monkeypatch.setattr(telemetry, "_TIMES", 0)
@@ -84,7 +84,7 @@ def open_tasks(found: dict[str, Any]) -> dict[str, float]:
 
 
 def test_findings_become_metrics(tmp_path: Path) -> None:
-    """What an analysis prints, read as by hand."""
+    """The JSON output of an analysis becomes metrics."""
     ann = {"Rule": "a", "Severity": "high", "Client": "ann"}
     document = {
         "findings": [
@@ -110,7 +110,7 @@ def test_two_runs_are_shown_beside_each_other(client: Client, tmp_path: Path) ->
     options: dict[str, Any] = {"directory": tmp_path, "prometheus": True}
     with Client(client.cluster, set_as_default=False) as other:
         first = dasfprof.register_default_profiler(client, name="first", **options)
-        # Another owner's run: that of a preload.
+        # A run of another owner: a preload.
         settings = make_settings(name="second", **options)
         second = start_run(other, settings.__class__(**{**vars(settings), "owner": PRELOAD}))
         for shown in ({first.name, second.name}, {first.name}):

@@ -1,7 +1,7 @@
-"""A bug in the profiler never reaches the computation: it is counted, and logged once.
+"""Errors in the profiler never affect the computation: they are counted, and logged once.
 
-Exceptions are injected below every hook of the plugins, into everything that they call. The
-cluster shares this process, so that what is broken here is broken on its workers.
+Exceptions are injected below every hook of the plugins, into everything that they call. The cluster
+shares this process, so that patches also apply to its workers.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.task_notes import FlatNotes, TaskNotes
 from dasfprof.recording.task_runs.thread_time import RunQueue
 
-#: Workers, and recorders that can each log a first error: two on each worker, one on the scheduler,
-#: one in the client's process.
+#: Number of workers, and of recorders that can each log a first error: two per worker, one on the
+#: scheduler, and one in the client's process.
 WORKERS, RECORDERS = 2, 6
-#: Threads of databases that earlier tests of this process have not closed.
+#: Threads of databases that earlier tests in this process have not closed.
 EARLIER: set[threading.Thread] = set()
-#: Dask's own.
+#: Dask's original functions.
 RUN_TASK = distributed.worker._run_task_simple
 
 
@@ -59,7 +59,7 @@ def fail(*_: Any, **__: Any) -> Any:
 
 
 def work(client: Client, directory: Path, name: str) -> list[Any]:
-    """Make every hook of the plugins be called: graphs, transfers, errors, retries, steals."""
+    """Call every hook of the plugins: graphs, transfers, errors, retries, steals."""
     first, second = client.nthreads()
     there = client.submit(bytes, 100, key=f"{name}-there", workers=[first])
     here = client.submit(bytes, 200, key=f"{name}-here", workers=[second])
@@ -76,8 +76,8 @@ def work(client: Client, directory: Path, name: str) -> list[Any]:
 
 EXPECTED = [300, 2, 2]
 
-#: Where to raise: names in classes, and in modules of `dasfprof.recording`. Each is called by a
-#: hook, a probe or a writer.
+#: Functions that raise: names in classes, and in modules of `dasfprof.recording`, which a hook, a
+#: probe or a writer calls.
 OWNERS: dict[Any, str] = {
     RunQueue: "__init__ _open stop",
     RunSettings: "open_database",
@@ -104,7 +104,7 @@ OWNERS: dict[Any, str] = {
 }
 SITES = [(owner, name) for owner, names in OWNERS.items() for name in names.split()]
 
-#: Sites that fail before there is a file to count it in, or as the file is being closed.
+#: Functions whose errors cannot be counted: the file does not exist yet, or is being closed.
 UNCOUNTED = {
     *("ResultDescriber.__init__", "TaskNotes.__init__", "worker_plugin.worker_facts"),
     *("tasks.availability", "RunSettings.open_database", "scheduler.scheduler_notes"),
@@ -118,7 +118,7 @@ def site_name(site: tuple[Any, str]) -> str:
 
 
 def on_cluster(client: Client) -> set[str]:
-    """What of dasfprof is on the scheduler, on workers, and in this process."""
+    """Return dasfprof's plugins and threads on the scheduler, on workers, and in this process."""
     left = {t.name for t in {*threading.enumerate()} - EARLIER if "dasfprof" in t.name}
     scheduler = client.cluster.scheduler
     left |= {name for name in (*scheduler.plugins, *scheduler.worker_plugins) if "dasfprof" in name}
@@ -154,9 +154,9 @@ def test_a_failure_inside_reaches_nobody(
         run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
         assert work(client, tmp_path, site_name(site)) == EXPECTED
         run.stop()
-    if site == (FileDatabase, "close"):  # what was broken is what would have ended the threads
+    if site == (FileDatabase, "close"):  # the patched function would have ended the threads
         close_databases()
-    wait_until(lambda: not on_cluster(client))  # threads end a moment later
+    wait_until(lambda: not on_cluster(client))  # threads may end a moment later
     files = [*map(read, run.files())]
     assert not any(file.damage for file in files)
     if site_name(site) not in UNCOUNTED:
@@ -183,7 +183,7 @@ def close_databases() -> None:
         database.close()
 
 
-#: Calls with arguments that Dask does not give: the first two of a worker's plugin.
+#: Calls with wrong arguments. The first two are for a worker's plugin.
 GARBAGE = [
     ("transition", (None, "released", "rescheduled"), {}),
     ("transition", ([], "released", "waiting"), {}),
@@ -226,24 +226,24 @@ def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
 
 
 def open_files() -> Counter[str]:
-    """What this process has open, but for connections: Dask keeps as many as were ever needed."""
+    """Return the open files of this process, without connections, which Dask keeps for reuse."""
     found: Counter[str] = Counter()
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
+        with suppress(FileNotFoundError):  # it may have been closed
             found[os.readlink(descriptor).partition(":[")[0]] += 1
     del found["socket"]
     return found
 
 
 def recorders() -> int:
-    """How many objects that record something are alive."""
+    """Return the number of recording objects that are alive."""
     gc.collect()
     types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskNotes, RunQueue, HostDuty)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 
 class Wrapper:
-    """Another profiler, that wraps the same method of the worker."""
+    """Another profiler, which wraps the same method of the worker."""
 
     def __init__(self, worker: Any) -> None:
         self.below = worker._finalize_metrics
@@ -274,7 +274,7 @@ def test_a_wrapper_below_or_above_ours(below: bool, client: Client, tmp_path: Pa
 
 
 def test_dask_s_own_metrics_are_the_same(client: Client, tmp_path: Path) -> None:
-    """The worker's metering gets what it would get without the profiler."""
+    """The profiler does not change the metrics of the worker."""
     seen: list[Any] = []
     workers = list(client.cluster.workers.values())
     digest = type(workers[0]).digest_metric

@@ -22,7 +22,7 @@ from recorded_facts import assert_whole, computed
 import dasfprof
 from dasfprof import TraceAnalyser
 
-#: Another process: records from its begin until a line comes in, and runs its own tasks then.
+#: Another process, which records until it reads a line, and runs its tasks then.
 OTHER = """
 import sys
 import dasfprof
@@ -89,7 +89,7 @@ def test_a_run_beside_that_of_a_preload(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
-    """The run that began first ends first: its hooks lie beneath the other's."""
+    """The run that started first ends first, although the other run's hooks wrap its hooks."""
     with (
         new_client(n_workers=2, threads_per_worker=1) as client,
         subprocess.Popen(
@@ -110,7 +110,7 @@ def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
         other.stdin.write("\n")
         other.stdin.flush()
     theirs = {f"theirs-{number}" for number in range(7)}
-    # The cluster is not that process's, so that it records this process's tasks without keys.
+    # The other process does not own the cluster, so it records this process's tasks without keys.
     keys = recorded(tmp_path / "theirs")
     assert {key for key in keys if not key.startswith("other-clients-")} == theirs
     assert len(keys) == len(both | theirs)
@@ -120,7 +120,7 @@ def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
 
 
 class AsDasf(WorkerPlugin):
-    """Writes a file in DASF's format: for each task 8 bytes of length and a msgpack map."""
+    """Plugin that writes a file in DASF's format: for each task, 8 bytes of length and a map."""
 
     name = "r-TracePlugin"
 
@@ -144,7 +144,7 @@ def test_a_run_is_read_beside_files_of_dasf(tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     write_dasf(there / "traces-1a2b3c4d.msgpack", "before-1")
-    (there / "empty-TracePlugin-h.msgpack").touch()  # DASF makes the file before it writes
+    (there / "empty-TracePlugin-h.msgpack").touch()  # DASF creates the file before it writes
     with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
         client.register_plugin(AsDasf(there / "r-TracePlugin-h.msgpack"))
         with dasfprof.profile(client, name="r", add_time_suffix=False, directory=there) as run:

@@ -1,4 +1,4 @@
-"""P2P shuffles: the CPU seconds of their tasks, and the bytes that move past Dask's transfers."""
+"""P2P shuffles: CPU seconds of their tasks, and bytes that do not pass through Dask's transfers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def partition(number: int) -> pd.DataFrame:
 
 
 def all_digests(dask_worker: Any) -> float:
-    """Give the bytes that this worker's shuffles have sent, to itself too, by Dask's own count."""
+    """Return the bytes that this worker's shuffles have sent, also to itself, as Dask counts."""
     sent = "background-comms", "process", "bytes"
     digests = dask_worker.digests_total.items()
     return sum(value for name, value in digests if name[0] == "p2p" and name[2:] == sent)
@@ -51,7 +51,7 @@ def shuffled(client: Client, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def test_bytes_are_those_that_went_to_the_other_worker(shuffled: tuple[Any, float]) -> None:
-    """Rows are spread over both workers evenly, so that half of all go to the other one."""
+    """Rows are spread evenly over both workers, so that half of them go to the other worker."""
     analyser, sent = shuffled
     messages = analyser.trace.shuffle_messages
     addresses = analyser.trace.workers["address"].to_numpy(dtype=object)[messages["worker_id"]]
@@ -93,7 +93,7 @@ def test_cpu_and_bytes_of_tasks(client: Client, shuffled: tuple[Any, float]) -> 
     p2p_tasks = analyser.trace.tasks[p2p_runs(analyser.trace)]
     assert set(p2p_tasks["function"]) == {"shuffle-transfer", "shuffle-barrier", "p2pshuffle"}
     splitting = p2p_tasks[p2p_tasks["function"] == "shuffle-transfer"]
-    # To split 100,000 rows and write them as Arrow takes milliseconds of any core.
+    # Splitting 100,000 rows and writing them as Arrow takes milliseconds on any core.
     assert (splitting["cpu"] > 0.001).all()
     assert (splitting["cpu"] <= splitting["duration"] + 1e-3).all()
     table = analyser.per_function_bottleneck().set_index("Function")

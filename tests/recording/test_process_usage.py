@@ -1,4 +1,4 @@
-"""What a process uses, against psutil."""
+"""Resource usage of a process, compared with psutil."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_usage_is_what_psutil_tells() -> None:
         pass
     before, read, after = process.cpu_times(), usage.read(), process.cpu_times()
     usage.close()
-    # psutil's are of the kernel's ticks.
+    # psutil's values are in kernel ticks.
     slack = 2 / os.sysconf("SC_CLK_TCK")
     low, high = (times.user + times.system for times in (before, after))
     assert low - slack <= read.cpu_seconds <= high + slack

@@ -1,4 +1,4 @@
-"""Task runs belong to the lines of the program that built them, on real workers."""
+"""Task runs are attributed to the lines of the program that built them, on real workers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MARKED = marked_lines(lined_programs.__file__, lined_library.__file__)
 
 
 def members(line: Any) -> set[str]:
-    """The lines of a line's name, which may be that of a group."""
+    """Return the lines in the name of a line, which may be a group of lines."""
     found = set()
     for part in str(line).split(" + "):
         file, _, numbers = part.rpartition(":")
@@ -42,7 +42,7 @@ def members(line: Any) -> set[str]:
 
 
 def seconds_of(analyser: TraceAnalyser, notes: list[Any], marked: dict[str, str]) -> Any:
-    """Thread-seconds of the marked tasks: all, on the line that is marked, on another."""
+    """Return the thread time of marked tasks: in total, on the marked line, and on other lines."""
     trace = analyser.trace
     tasks = trace.tasks.assign(key=trace.keys.texts(trace.tasks["key_id"].to_numpy()))
     rows = {key: row for row, key in enumerate(tasks["key"])}
@@ -82,7 +82,7 @@ def test_thread_seconds_belong_to_lines(program: Any, client: Client, tmp_path: 
 
 
 def assert_sums(analyser: TraceAnalyser) -> None:
-    """The ledger and the plan sum to the accounts of the whole run, class by class."""
+    """Assert that the sums over lines and over layers equal the time accounting, by category."""
     ledger, plan, accounts = analyser.lines(), analyser.plan(), analyser.time_accounting()
     total = accounts["Thread Time (s)"].sum()
     assert ledger["Thread Time (s)"].sum() == pytest.approx(total, rel=1e-12)
@@ -97,7 +97,7 @@ def assert_sums(analyser: TraceAnalyser) -> None:
 
 
 def assert_fused_group(analyser: TraceAnalyser) -> None:
-    """A fused group is the lines whose work the tasks do."""
+    """Assert that a group of fused tasks has the lines whose work these tasks do."""
     first, second = (int(MARKED[name].rpartition(":")[2]) for name in ("first", "second"))
     group = f"lined_programs.py:{first}, {first + 1}, {second}, {second + 1}"
     row = analyser.lines().set_index("Line").loc[group]
@@ -105,7 +105,7 @@ def assert_fused_group(analyser: TraceAnalyser) -> None:
 
 
 def assert_shuffle(analyser: TraceAnalyser) -> None:
-    """The tasks that shuffles add belong to the line of the merge."""
+    """Assert that the tasks of shuffles belong to the line of the merge."""
     tasks = analyser.trace.tasks
     shuffled = tasks["function"].isin(["hash-join-transfer", "hash-join-p2p", "shuffle-barrier"])
     assert shuffled.any()
@@ -114,7 +114,7 @@ def assert_shuffle(analyser: TraceAnalyser) -> None:
 
 
 def assert_client_seconds(analyser: TraceAnalyser) -> None:
-    """The client's seconds belong to the lines of its calls."""
+    """Assert that the client's seconds belong to the lines of its calls."""
     calls, ledger = analyser.client_calls(), analyser.lines()
     assert ledger["Client (s)"].sum() == pytest.approx(calls["Time (s)"].sum())
     waited = int(MARKED["joined"].rpartition(":")[2]) + 1
@@ -158,7 +158,7 @@ def test_a_librarys_thread_has_the_line_of_the_main_thread_in_this_library(
     line = with_threads.call(current_line)
     assert line.place[:2] == (__file__, number)
     assert line.library[0] == with_threads.__file__
-    # While the main thread is elsewhere, it is unknown for which line of the user the thread works.
+    # If the main thread is elsewhere, it is unknown for which line of the user the thread works.
     released = threading.Event()
     thread, lines = with_threads.start(current_line, released.wait)
     released.set()
@@ -195,15 +195,15 @@ def test_array_expressions(environment: dict[str, str], program: str, tmp_path: 
 
 
 def keys_known(dask_scheduler: Any) -> set[Any]:
-    """Return the keys that the scheduler knows, which is in the client's process."""
-    gc.collect()  # futures may be in circles
+    """Return the keys that the scheduler, in this process, knows."""
+    gc.collect()  # futures may be in reference cycles
     return set(dask_scheduler.tasks)
 
 
 def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
-    """Both take the persisted chunks, and make the same of them.
+    """Both use the persisted chunks and compute the same tasks.
 
-    Their results stay on the cluster: to bring them, a Dask adds tasks that others do not.
+    Their results stay on the cluster, because some versions of Dask add tasks to fetch them.
     """
     with dasfprof.profile(client, directory=tmp_path) as run:
         x = da.random.random((8, 10), chunks=(2, 10)).persist()
@@ -234,7 +234,7 @@ CHANGED = "the file's code is not what ran: it has changed since, is another, or
 
 
 def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
-    """It is the file's, if the line's code comes of it; values are not recorded."""
+    """It comes from the file if the line's code does. Values are not recorded."""
     secret = os.urandom(12).hex()
     made: dict[str, Any] = {}
     exec(compile("def told(client, f):\n    return client.submit(f, 1)", "<told>", "exec"), made)
@@ -278,7 +278,7 @@ def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
 
 
 def test_lines_of_c_code_of_unsent_and_of_inner_tasks(client: Client, tmp_path: Path) -> None:
-    """`map`, `sorted` and the like have no frame; a lambda that they call is a line by itself."""
+    """Functions such as `map` and `sorted` have no frame. A lambda that they call is a line."""
     submit = functools.partial(client.submit, lined_programs.cost, pure=False)
 
     def submits() -> Any:
@@ -292,7 +292,7 @@ def test_lines_of_c_code_of_unsent_and_of_inner_tasks(client: Client, tmp_path: 
             key=lambda n: submit(n, "keyed").result(),  # at: keyed
         )
         client.submit(submits, pure=False).result()
-        dask.delayed(lined_programs.cost)(2, "first")  # the first is written at once
+        dask.delayed(lined_programs.cost)(2, "first")  # the first line is written at once
         dask.delayed(lined_programs.cost)(3, "unsent")  # at: unsent
     assert futures == [1, 2]
     analyser, marked = run.analyser(progress=False), marked_lines(__file__)

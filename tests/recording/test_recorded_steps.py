@@ -1,4 +1,4 @@
-"""Tasks belong to the steps of the program that built or computed them, on real workers."""
+"""Tasks are attributed to the steps of the program that built or computed them, on real workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NONE = "(no step)"
 
 @pytest.fixture(scope="module", autouse=True)
 def no_run_goes_on() -> None:
-    """Stop what runs of other tests left: of a scheduler that was killed none can be stopped."""
+    """Stop runs of other tests that could not be stopped because their scheduler was killed."""
     for recorder in step_recorder._recorders.copy():
         recorder.stop()
 
@@ -51,7 +51,7 @@ def normal(x: Any) -> Any:
 
 
 def steps_of(run: Any) -> dict[str, Counter[str]]:
-    """Count the task runs of each function by step."""
+    """Return the number of task runs by function and step."""
     tasks = run.analyser(progress=False).trace.tasks
     counts: dict[str, Counter[str]] = {}
     steps = tasks["step"].astype(object).fillna(NONE)
@@ -61,12 +61,12 @@ def steps_of(run: Any) -> dict[str, Counter[str]]:
 
 
 def numbers(chunks: int = 4) -> Any:
-    """Make an array of one layer, whose name no other test uses."""
+    """Return an array of one layer, whose name no other test uses."""
     return da.random.random((chunks, 10), chunks=(1, 10))
 
 
 def wait_until_forgotten(client: Client) -> None:
-    """Wait for the results to go: what is computed again meanwhile would not run again."""
+    """Wait until results are released. Tasks would not run again before."""
 
     def is_forgotten() -> bool:
         gc.collect()  # futures may be in circles
@@ -128,7 +128,7 @@ def test_collections_belong_to_the_step_that_built_them(client: Client, tmp_path
         with dasfprof.step("use"):
             x.map_blocks(normal).compute()
     counts = steps_of(run)
-    # `x` has two dependents, so that Dask fuses nothing into or out of its tasks.
+    # `x` has two dependents, so that Dask does not fuse its tasks.
     assert counts["random_sample"] == {"load": 4, "persist": 4}
     assert counts["mean_chunk"] == {"normalise": 4}
     assert counts["normal"] == {"normalise": 4 + 1, "use": 4}
@@ -144,7 +144,7 @@ def test_layers_fused_into_one_of_no_step_keep_theirs(client: Client, tmp_path: 
             y = x.map_blocks(normal)
         assert y.sum().compute() == 160
     counts = steps_of(run)
-    # Dask fuses `ones` and both functions into the tasks of the sum that has no step.
+    # Dask fuses `ones` and both functions into the tasks of the sum, which has no step.
     assert counts.pop("sum") == {"normalise": 4}
     assert set(sum(counts.values(), Counter())) == {NONE}
 
@@ -158,7 +158,7 @@ def test_built_anew_belongs_to_the_computing_step(
         data = frame("anew")
         for number in range(3):
             with dasfprof.step(f"epoch {number}"):
-                # The same names each time: Dask derives them from what is computed.
+                # The names are the same each time, because Dask derives them from the computation.
                 if kind == "array":
                     assert da.from_array(x, chunks=1).map_blocks(normal).sum().compute() == 12
                 else:
@@ -170,7 +170,7 @@ def test_built_anew_belongs_to_the_computing_step(
 
 
 def frame(name: str) -> Any:
-    """Make a dataframe with a column whose name no other test uses."""
+    """Return a dataframe with a column whose name no other test uses."""
     columns = {name: range(6), "b": [0, 1] * 3, "not needed": 0}
     return dd.from_pandas(pd.DataFrame(columns), npartitions=3)
 
@@ -189,7 +189,7 @@ def test_dataframe_of_several_steps(client: Client, tmp_path: Path) -> None:
             grouped = joined.groupby("c").several.count()
         assert grouped.sum().compute() == 15
     counts = steps_of(run)
-    # What reads the data is another expression now: one that reads the columns that are needed.
+    # Another expression reads the data now, with only the needed columns.
     assert counts["frompandas"] == {"load": 3, NONE: 3}
     assert counts["taskshuffle"] == {"join": 6}
     assert counts["count-tree"] == {"group": 1}

@@ -1,4 +1,4 @@
-"""Putting the profiler on a cluster and taking it off, on real worker processes."""
+"""Registering the profiler on a cluster and removing it, on real worker processes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ client = client_of(2, 1)
 
 
 def computed(source: Any) -> list[Any]:
-    """Keys of the task runs that worker files hold, in any order."""
+    """Return the keys of task runs in worker files, in any order."""
     return sorted(event.args["key"] for event in source if event.name == "Compute")
 
 
 def on_cluster(client: Client) -> tuple[set[str], set[str]]:
-    """Names of dasfprof's plugins on the scheduler, and what workers still have of it."""
+    """Return dasfprof's plugins on the scheduler, and its plugins and threads on workers."""
 
     def scheduler_side(dask_scheduler: Any) -> set[str]:
         names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
@@ -53,7 +53,7 @@ def on_cluster(client: Client) -> tuple[set[str], set[str]]:
 
 
 def wait_until_nothing_is_on(client: Client) -> None:
-    """Wait for the threads to end, and see that no plugin is left."""
+    """Wait for the threads to end, and assert that no plugin remains."""
     record.wait_until(lambda: not any(on_cluster(client)))
 
 
@@ -61,7 +61,7 @@ _numbers = itertools.count()
 
 
 def increments(client: Client, count: int = 5) -> list[str]:
-    """Run some tasks; give their keys, which no other test uses: results may still be held."""
+    """Run some tasks, and return their keys, which no other test uses."""
     keys = [f"inc-x{next(_numbers)}" for _ in range(count)]
     futures = client.map(lambda i: i + 1, range(count), key=keys)
     assert client.gather(futures) == list(range(1, count + 1))
@@ -70,7 +70,7 @@ def increments(client: Client, count: int = 5) -> list[str]:
 
 def test_files_of_a_run_that_leaves_nothing_behind(client: Client, tmp_path: Path) -> None:
     def transitions(dask_worker: Any) -> list[str]:
-        """Dask calls each worker plugin for each transition, whether it has a use or not."""
+        """Return the `transition` hooks. Dask calls even those that do nothing."""
         plugins = [p for name, p in dask_worker.plugins.items() if "dasfprof" in name]
         return [plugin.transition.__qualname__ for plugin in plugins]
 
@@ -111,14 +111,14 @@ def test_files_of_a_run_that_leaves_nothing_behind(client: Client, tmp_path: Pat
 def test_registering_twice_stops_the_first_run(
     client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Both have files, though they have one name."""
+    """Both runs have files, although they have the same name."""
     options: dict[str, Any] = {"name": "same", "add_time_suffix": False, "directory": tmp_path}
     first = dasfprof.register_default_profiler(client, **options)
     first_keys = increments(client)
     second = dasfprof.register_default_profiler(client, **options)
     assert "stopped" in caplog.text
     before = {path: path.read_bytes() for path in first.files()}
-    first.stop()  # must not touch the second
+    first.stop()  # must not affect the second run
     keys = increments(client)
     second.stop()
     assert {path: path.read_bytes() for path in first.files()} == before
@@ -142,7 +142,7 @@ def test_block_that_raises_is_recorded_and_raises(client: Client, tmp_path: Path
 
 
 class Pipeline:
-    """As DASF's: the executor holds the client; `register_plugin` calls what Dask lacks."""
+    """Pipeline like DASF's: its executor has the client."""
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor
@@ -170,7 +170,7 @@ def test_pipelines_clusters_and_the_current_client(client: Client, tmp_path: Pat
 
 
 class LocalExecutor:
-    """As DASF's executor without Dask."""
+    """Executor like DASF's executor without Dask."""
 
 
 def test_errors_without_a_client_and_of_unknown_options() -> None:
@@ -211,7 +211,7 @@ def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
 
 
 def test_stop_after_the_client_has_closed(client: Client, tmp_path: Path) -> None:
-    """As with DASF, which closes its client: the cluster lives on without the profiler."""
+    """DASF closes its client. The cluster continues without the profiler."""
     with Client(client.scheduler.address, set_as_default=False) as other:
         run = dasfprof.register_default_profiler(other, directory=tmp_path, flush_interval="1h")
         keys = increments(client)
@@ -224,7 +224,7 @@ def test_stop_after_the_client_has_closed(client: Client, tmp_path: Path) -> Non
 
 
 def hold_the_interpreter(fifo: str, marker: str) -> None:
-    """Keep the interpreter's lock, as some C code does, until there is a byte to read."""
+    """Hold the GIL, as some C code does, until there is a byte to read."""
     handle = os.open(fifo, os.O_RDWR)
     Path(marker).touch()
     ctypes.PyDLL(None).read(handle, ctypes.create_string_buffer(1), 1)
@@ -281,7 +281,7 @@ def test_a_frozen_worker_is_named_and_left_alone(
 
 
 def test_a_scheduler_that_closes_before_its_workers(tmp_path: Path) -> None:
-    """Given workers that outlive their scheduler, the file and the thread end with it."""
+    """If workers outlive their scheduler, file and thread end with the scheduler."""
 
     async def scenario() -> None:
         scheduler = await Scheduler(dashboard_address=None, port=0)
@@ -321,7 +321,7 @@ def test_collect_brings_files_of_remote_hosts(
         real = module.list_with_profiles
 
         class Listing:
-            """A local call sees an empty disk; pickled to a worker, it is the real function."""
+            """Function that returns no files in this process, and the real ones on workers."""
 
             def __call__(self, *args: Any) -> Any:
                 return []

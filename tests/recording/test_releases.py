@@ -1,4 +1,4 @@
-"""Results are let go when Dask's scheduler lets them go; a trace knows whether it knows that."""
+"""Releases of results are recorded, and a trace knows whether it has them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_against_the_independent_record(client: Client, tmp_path: Path) -> None:
     clear(client)
     with dasfprof.profile(client, directory=tmp_path) as run:
         leaves = client.map(add, range(300), pure=False)
-        scattered = client.scatter([1, 2, 3])  # no task made them
+        scattered = client.scatter([1, 2, 3])  # not computed by tasks
         tuples = {("pair", n): (add, n, n) for n in range(50)}
         total = client.submit(add, *leaves)
         assert total.result() == sum(range(300))
@@ -74,7 +74,7 @@ def test_an_older_trace_does_not_know(tmp_path: Path) -> None:
 
 
 def test_copies_that_are_dropped(tmp_path: Path) -> None:
-    """Dask's own list of who has what tells when a copy is gone, and `memory_at` follows it."""
+    """Dask's list of replicas shows when a copy is dropped, and `memory_at` agrees with it."""
     with (
         dask.config.set({"distributed.scheduler.active-memory-manager.interval": "100ms"}),
         new_client(n_workers=2, threads_per_worker=1) as client,
@@ -85,7 +85,7 @@ def test_copies_that_are_dropped(tmp_path: Path) -> None:
         wait(client.submit(len, result, workers=[there], pure=False))
         wait_until(lambda: len(client.who_has([result])[result.key]) == 1)
         (left,) = client.who_has([result])[result.key]
-        time.sleep(0.3)  # so that there is a moment after it
+        time.sleep(0.3)  # leaves some time after the release
     analyser = TraceAnalyser(run.files(), progress=False)
     (row,) = facts(run, "SchedulerPlugin", "Copy Dropped")
     assert row["key"] == result.key

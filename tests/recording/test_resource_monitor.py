@@ -1,4 +1,4 @@
-"""What the resource monitor reads, compared with psutil read from outside and with Dask."""
+"""Samples of the resource monitor, compared with psutil in another process and with Dask."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def of_worker(rows: list[dict[str, Any]], address: str) -> list[dict[str, Any]]:
 
 
 def addresses(client: Client) -> list[str]:
-    client.wait_for_workers(2, timeout=120)  # one may be late again on a busy machine
+    client.wait_for_workers(2, timeout=120)  # a worker may be late on a busy machine
     return list(client.nthreads())
 
 
@@ -52,7 +52,7 @@ def pids(client: Client) -> dict[str, int]:
 
 
 def burn(seconds: float) -> float:
-    """Spend CPU seconds of this thread; give how many they were."""
+    """Use CPU time of this thread, and return the CPU seconds."""
     start = time.thread_time()
     while (spent := time.thread_time() - start) < seconds:
         sum(range(1000))
@@ -69,11 +69,11 @@ def test_rate_of_samples_and_one_reading_of_the_host(client: Client, tmp_path: P
     assert_whole(run)
     for address in addresses(client):
         for rows in (of_worker(usage(run), address), of_worker(managed(run), address)):
-            # One at the begin and one at the end come on top. A busy machine makes them fewer.
+            # There are two more, at the start and at the end. On a busy machine, there are fewer.
             assert (ended - started) / INTERVAL / 10 <= len(rows) <= elapsed / INTERVAL + 3
             times = [row["timestamp"] for row in rows]
             assert times == sorted(times)
-            # By default they are ten times as far apart; a slow moment moves no median.
+            # By default, intervals are ten times as long. Delays hardly change the median.
             apart = [late - early for early, late in itertools.pairwise(times)]
             assert statistics.median(apart) <= 5 * INTERVAL
     assert_one_at_a_time(run)
@@ -93,7 +93,7 @@ def test_rate_of_samples_and_one_reading_of_the_host(client: Client, tmp_path: P
     samples = Trace.from_database(tmp_path).samples
     assert (samples["host_read"] == 1).sum() == len(read)
     later = samples[samples["time"] > read[0]["timestamp"]]
-    assert (later["host_read"] == 0).sum() > len(read)  # of the other worker, all of them
+    assert (later["host_read"] == 0).sum() > len(read)  # all samples of the other worker
     for name in ("host_memory_available", "host_net_io.read_size", "host_disk_io.write_size"):
         expected = [
             next(row[name] for row in reversed(read) if row["timestamp"] <= at)
@@ -113,7 +113,7 @@ def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path)
         held = client.submit(bytearray, size, key="hold", workers=[worker])
         wait(held)
         spent = client.submit(burn, 0.5, key="burn", workers=[worker]).result()
-        # The descriptors and threads that the tasks before have opened are counted in here.
+        # They include descriptors and threads that earlier tasks have opened.
         counted = 2 * ProcessUsage.COUNT_INTERVAL
         client.submit(time.sleep, counted, key="counted", workers=[worker]).result()
         rss_held, seconds_after = process.memory_info().rss, sum(process.cpu_times()[:2])
@@ -124,11 +124,11 @@ def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path)
     assert abs(min(row["memory"] for row in rows) - rss_before) < 0.2 * size
     assert min(abs(row["num_fds"] - fds) for row in rows) <= 2
     assert min(abs(row["num_threads"] - threads) for row in rows) <= 2
-    # Seconds of CPU: the kernel counts them in ticks of 10 ms.
+    # The kernel counts CPU seconds in ticks of 10 ms.
     recorded = rows[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
     assert recorded >= spent - 0.02
     assert recorded >= seconds_after - seconds_before - 0.02
-    # Percent are the same seconds over the time since the last row that tells some.
+    # Percentages are these seconds relative to the time since the last row with a value.
     told = [row for row in rows if row["cpu"] is not None]
     integral = sum(
         row["cpu"] / 100 * (row["monotonic"] - last["monotonic"])
@@ -139,7 +139,7 @@ def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path)
 
 
 def on_duty(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """Times of the rows that hold what is the same for the whole host, by worker."""
+    """Return the times of rows with values of the host, by worker."""
     times: dict[str, list[float]] = {}
     for row in rows:
         if row["host_memory_total"] is not None:
@@ -148,7 +148,7 @@ def on_duty(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
 
 
 def assert_one_at_a_time(run: Any) -> None:
-    """No two workers read the host at a time; as they end one by one, the duty may move on."""
+    """Assert that only one worker at a time samples the host, also when workers end."""
     spans = sorted((min(times), max(times)) for times in on_duty(usage(run)).values())
     assert spans
     assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
@@ -195,7 +195,7 @@ def test_a_blocked_event_loop_shows(client: Client, tmp_path: Path) -> None:
     blocked, free = addresses(client)
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         client.submit(time.sleep, 0.5, key="quiet", workers=[free]).result()
-        client.run(time.sleep, 1.5, workers=[blocked])  # not in a thread: in the loop itself
+        client.run(time.sleep, 1.5, workers=[blocked])  # blocks the event loop
         client.submit(time.sleep, 0.5, key="quiet-again", workers=[blocked]).result()
     lags = [row["loop_lag"] for row in of_worker(managed(run), blocked)]
     assert 0.5 <= max(lag for lag in lags if lag is not None) < 30
@@ -210,7 +210,7 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
         state = dask_scheduler.workers[worker]
         return len(state.has_what), state.nbytes
 
-    wait_until(lambda: client.run_on_scheduler(held)[0] == 0)  # others' results are let go
+    wait_until(lambda: client.run_on_scheduler(held)[0] == 0)  # results of other tests are released
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         results = client.map(bytes, range(1000, 1005), workers=[worker])
         wait(results)
@@ -221,7 +221,7 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
     rows = of_worker(managed(run), worker)
     assert expected in [(row["tasks"], row["size"]) for row in rows]
     assert max(row["executing"] for row in rows) == 1
-    # For a moment both may be ready, before the first of them is begun.
+    # Both may be ready for a moment before the first one starts.
     assert (1, 1) in [(row["executing"], row["ready"]) for row in rows]
     assert {row["state"] for row in rows} == {"running"}
     assert {row["spilled_size"] for row in rows} == {0}
@@ -244,7 +244,7 @@ def test_spilling_and_pausing(tmp_path: Path) -> None:
             return data.spilled_total.disk, data.cumulative_metrics["disk-write", "bytes"]
 
         def memory_sizes(dask_worker: Any) -> tuple[int, int]:
-            # Dask takes no more than the machine has.
+            # Dask limits it to the memory of the machine.
             manager = dask_worker.memory_manager
             return manager.memory_limit, int(manager.memory_limit * manager.memory_target_fraction)
 
@@ -268,7 +268,7 @@ def test_spilling_and_pausing(tmp_path: Path) -> None:
     workers = run.analyser().trace.workers.set_index("kind").loc["worker"]
     assert (workers["memory_limit"], workers["memory_target"]) == sizes
     assert np.isnan(workers["memory_spill"])
-    assert np.isnan(workers["memory_pause"])  # as it was when recording began
+    assert np.isnan(workers["memory_pause"])  # the value when recording started
 
 
 def flushed(run: Any) -> Any:

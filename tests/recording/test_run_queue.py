@@ -1,4 +1,4 @@
-"""What tasks' threads waited for a core, against what the tasks themselves read of it."""
+"""Recorded CPU wait of tasks, compared with the tasks' own readings."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells what threads wait"
 )
 
-#: Seconds for which a thread may wait between a task's own readings and those around the task, on a
-#: machine that gives it a core late.
+#: Tolerance (s): CPU wait between a task's readings and the recorder's readings around the task, on
+#: a busy machine.
 SLACK = 0.5
 
 client = client_of(2, 1)
 
 
 def read_schedstat() -> int:
-    """Give the nanoseconds that this thread waited so far."""
+    """Return the CPU wait of this thread so far, in nanoseconds."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
 
 
 def measured(work: Callable[..., Any]) -> Callable[..., float]:
-    """Give a task that does some work and returns the seconds it waited for a core meanwhile."""
+    """Return a task that does some work and returns its CPU wait in seconds."""
 
     def task(*args: Any) -> float:
         before = read_schedstat()
@@ -62,7 +62,7 @@ def headers(run: Any) -> list[str]:
 
 
 def assert_agrees(row: dict[str, Any], waited: float) -> None:
-    """The recorded wait holds the task's own, and hardly more."""
+    """Assert that the recorded CPU wait is that of the task, or slightly longer."""
     assert waited * (1 - 2**-16) - 1e-6 <= row["run_queue"] <= waited + SLACK
     assert row["run_queue"] + row["cpu"] <= row["duration"] + SLACK
 
@@ -84,7 +84,7 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
             while not (tmp_path / other).exists():
                 assert time.monotonic() < deadline
             end = time.monotonic() + seconds
-            while time.monotonic() < end:  # without the GIL: waiting for it is another matter
+            while time.monotonic() < end:  # without the GIL, since waiting for it is not CPU wait
                 hashlib.sha256(data).digest()
         finally:
             os.sched_setaffinity(0, cores)
@@ -165,7 +165,7 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
     run = queue.wrap(lambda task, span, delay: dict(zip(("start", "stop"), span, strict=True)))
 
     def read(start: float, seconds: float) -> tuple[int, Any]:
-        """Give how often the file was read for a task, and the reading."""
+        """Return how often the file was read for a task, and the last reading."""
         nonlocal reads
         reads = 0
         run(SimpleNamespace(key="x"), (start, start + seconds), 0.5)
@@ -174,11 +174,12 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
         return reads, reading
 
     brief, longer = thread_time.BRIEF / 4, 2 * thread_time.BRIEF
-    assert read(100.0, brief)[0] == 2  # the thread's first: as it begins, and since that is old
+    # First task of the thread: at its start and, because that is old, at its end.
+    assert read(100.0, brief)[0] == 2
     for i in range(4):
         assert read(100.001 + i * 1e-4, brief) == (0, 0.5)
     assert read(100.0 + 2 * thread_time.STALE, brief) == (1, 0.5)
-    reads, reading = read(100.02, longer)  # since the last reading, of an earlier task
+    reads, reading = read(100.02, longer)  # compared with the last reading, for an earlier task
     assert (reads, reading[3]) == (1, False)
     waited = thread_time.run_queue_seconds(reading)
     assert waited is not None

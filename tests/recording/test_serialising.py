@@ -1,4 +1,4 @@
-"""What workers take to serialise results is what the objects time."""
+"""Recorded serialization times of results equal those that the objects measure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.serialising import LEAST, _Spent
 
-#: Seconds that an object sleeps as it is unpickled, and as it is pickled.
+#: Seconds for which an object sleeps when it is unpickled, and when it is pickled.
 IN, OUT = 0.1, 0.05
-#: What else a message takes, and a busy machine.
+#: Tolerance (s) for other work on a message, on a busy machine.
 SLACK = 0.5
 
 
 class Slow:
-    """Sleeps while it is pickled and unpickled, and keeps for how long."""
+    """Object that sleeps while it is pickled and unpickled, and records the times."""
 
     def __init__(self) -> None:
         self.pickled = self.unpickled = 0.0
@@ -54,7 +54,7 @@ def uses(slow: Slow) -> tuple[float, float]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _by_value() -> Iterator[None]:
-    """Workers unpickle the class of this module, too, as one of a notebook."""
+    """Pickle this module's class by value, as for a notebook."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -62,7 +62,7 @@ def _by_value() -> Iterator[None]:
 
 def test_results(tmp_path: Path) -> None:
     with new_client(n_workers=2, threads_per_worker=1) as client:
-        # All workers import what an object needs that is unpickled.
+        # All workers import what unpickling needs.
         client.gather([client.submit(uses, Slow(), workers=[each]) for each in client.nthreads()])
         with dasfprof.profile(client, directory=tmp_path):
             here, there = client.nthreads()
@@ -92,7 +92,7 @@ def test_results(tmp_path: Path) -> None:
 
 
 def test_waits_for_a_core_are_left_out() -> None:
-    """A thread that never slept was on a core, or had none."""
+    """A thread that never slept was either on a core or waiting for one."""
     assert _Spent.between(1.0, (2.0, 5), (2.25, 5)).seconds == 0.25
     assert _Spent.between(1.0, (2.0, 5), (2.25, 6)).seconds == 1.0
     assert _Spent.between(0.015, (2.0, 5), (2.0005, 6)).is_slow() is False

@@ -1,4 +1,4 @@
-"""What clusters that many people share need: files within limits, and nothing that piles up."""
+"""Recording on clusters that many people share: limits for files, and nothing accumulates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DAY = 86400.0
 
 
 def files_of(directory: Path, name: str, created: float, **header: Any) -> Path:
-    """Write the scheduler's file of a run that has ended; return its path."""
+    """Write the scheduler's file of a finished run, and return its path."""
     facts = {"run": name, "run_uuid": name, "run_created": created, "plugin": "SchedulerPlugin"}
     path = directory / f"{name}-SchedulerPlugin.msgpack"
     with FileDatabase(path, new=True, header={**facts, **header}) as database:
@@ -57,7 +57,7 @@ def test_the_oldest_runs_of_preloads_are_removed(tmp_path: Path) -> None:
     size = paths[0].stat().st_size
     profile = tmp_path / f"{paths[0].stem}.inc.pstats"
     profile.touch()
-    # Those of users, and one that is being written, stay, however old they are.
+    # Files of users' runs, and of a run in progress, are kept regardless of age.
     user = files_of(tmp_path, "user", 0.0)
     header = {"run": "w", "run_uuid": "w", "run_created": 0.0, "removable": True}
     written = FileDatabase(tmp_path / "written.msgpack", new=True, header=header)
@@ -81,7 +81,7 @@ def test_the_oldest_runs_of_preloads_are_removed(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Seconds that a test sets."""
+    """Clock that a test sets."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -91,13 +91,13 @@ class Clock:
 
 
 def living(references: list[weakref.ref[Any]]) -> int:
-    """Count the objects that Python's collector does not free."""
+    """Count the objects that garbage collection does not free."""
     gc.collect()
     return sum(reference() is not None for reference in references)
 
 
 def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
-    """By a simulated clock: a run for each day. The files of three days stay, and no ended run."""
+    """With a simulated clock, there is a run per day. Files of three days are kept."""
     clock = Clock(time.time())
     with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
         scheduler = client.cluster.scheduler
@@ -123,7 +123,7 @@ def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
         client.sync(week)
         plugins = [name for name in scheduler.plugins if name.startswith("dasfprof-")]
         assert plugins == [begun[-1].plugin_name("SchedulerPlugin")]
-        # Calls that Dask remembers may keep the run that ended last.
+        # Calls that Dask stores may hold the last finished run.
         record.wait_until(lambda: living(references) <= 4)
     assert len(begun) == 8
     kept = {run.name for run in find_runs(tmp_path)}
@@ -133,9 +133,9 @@ def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
 def test_an_idle_worker_writes_at_most_5_mb_per_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By simulated clocks: bytes of a written sample, and samples that are written in a day.
+    """With simulated clocks: bytes per written sample, and samples written per day.
 
-    Tasks that begin on an idle worker have a sample of the moment at which they begin.
+    A sample is also taken when a task starts on an idle worker.
     """
     with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
         worker = next(iter(client.cluster.workers.values()))
@@ -169,7 +169,7 @@ def test_an_idle_worker_writes_at_most_5_mb_per_day(
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """A scheduler with a preload, and two workers with nannies and disks of their own."""
+    """Start a scheduler with a preload, and two workers with nannies and separate disks."""
     directory = tmp_path_factory.mktemp("shared")
     (directory / "traces").mkdir()
     if not may_mount(directory / "traces"):
@@ -233,8 +233,8 @@ def test_runs_leave_nothing_on_a_shared_cluster(
     def is_as_before() -> bool:
         after = client.run(state_of_process), client.run_on_scheduler(state_of_process)
         pairs = [(before[1], after[1]), *((before[0][one], after[0][one]) for one in before[0])]
-        # Dask keeps the connections of calls, and makes more at a time on a busy machine. Two files
-        # of a task's thread in /proc are open once the preload has sampled the thread. Calls that
+        # Dask keeps connections for reuse, and needs more of them on a busy machine. Two files in
+        # /proc about a task's thread stay open after the preload has sampled the thread. Calls that
         # Dask remembers may keep the two writers of the run that ended last.
         return all(
             b[4] == a[4]
@@ -250,12 +250,12 @@ def test_runs_leave_nothing_on_a_shared_cluster(
 
 @whole_program
 def test_files_of_killed_workers_are_fetched(cluster: Processes, client: Client) -> None:
-    """A nanny restarts it there; the new process sends what the killed one had not sent."""
+    """A nanny restarts the worker, and the new process sends the killed one's remaining events."""
     victim, traces = min(client.nthreads()), cluster.directory / "traces"
     with dasfprof.profile(client, directory=traces, flush_interval=1000) as run:
         uuid = run._settings.uuid
         client.gather(client.map(abs, range(10), pure=False, workers=[victim]))
-        # What is written by `commit` is not sent before the worker is killed.
+        # The worker is killed before it sends what `commit` wrote.
         (pid,) = client.run(write_and_stop_sending, uuid, workers=[victim]).values()
         os.kill(pid, signal.SIGKILL)
         record.wait_until(lambda: victim not in client.nthreads() and len(client.nthreads()) == 2)
@@ -263,7 +263,7 @@ def test_files_of_killed_workers_are_fetched(cluster: Processes, client: Client)
 
 
 def write_and_stop_sending(run_uuid: str, dask_worker: Any) -> int:
-    """Write what is recorded to the worker's disk alone; return the worker's process."""
+    """Write events only to the worker's disk, and return the worker's process."""
     (plugin,) = (
         plugin for name, plugin in dask_worker.plugins.items() if f"{run_uuid}-Worker" in name
     )

@@ -1,4 +1,4 @@
-"""Traces of workers whose disks nobody else sees come home, whole, once, whoever dies."""
+"""Traces on workers' separate disks are collected completely and once, whichever process dies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from dasfprof.schema.events import InstantEvent
 
 whole_program = pytest.mark.whole_program
 
-#: Seconds by which a busy machine may delay a worker's threads and its message; on a quiet one.
+#: Seconds by which a busy machine, and a quiet one, may delay a worker's threads and messages.
 PATIENCE, QUIET_PATIENCE = 10.0, 2.0
 
 
@@ -59,7 +59,7 @@ def square_all(client: Client, name: str, count: int = 100, **options: Any) -> N
     keys = [f"{name}-{i}" for i in range(count)]
     futures = client.map(work, range(count), key=keys, **options)
     assert client.gather(futures) == [i * i for i in range(count)]
-    # A worker that leaves must not have them run again.
+    # Tasks must not be recomputed when a worker leaves.
     del futures
     record.wait_until(lambda: not client.run_on_scheduler(known_keys))
 
@@ -86,7 +86,7 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
             assert_same_runs(source, record.outcomes(client, "memory"))
         received = [path for path in tmp_path.iterdir() if was_received(path)]
         assert len(received) == 4
-        # What was received in full is removed where it was written.
+        # Files that were received completely are removed on the worker.
         for path in received:
             name = path.name.replace(".received", "")
             assert path.read_bytes() == (originals / name).read_bytes()
@@ -95,7 +95,7 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
         assert client.run_on_scheduler(handlers) == []
         assert set(client.run(shippers).values()) == {0}
 
-        # Where the directory is common, which is the usual case, nothing is shipped.
+        # With a shared directory, which is the usual case, files are not forwarded.
         with dasfprof.profile(client, directory=tmp_path / "common") as run:
             square_all(client, "common")
             assert set(client.run(shippers).values()) == {0}
@@ -103,7 +103,7 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
 
 
 def hold(where: Path) -> Path:
-    """Keep what is in a directory, and what is written to it later, when its names are gone."""
+    """Keep the files in a directory, and later writes to them, after they have been removed."""
     originals = where / "originals"
     originals.mkdir(exist_ok=True)
     for path in where.glob("*.msgpack"):
@@ -113,7 +113,7 @@ def hold(where: Path) -> Path:
 
 
 class Directory:
-    """The files of a directory as `open_run` finds them."""
+    """Files of a directory, as `open_run` finds them."""
 
     def __init__(self, *parts: Any) -> None:
         self.databases = dasfprof.open_run(Path(*parts)).databases
@@ -138,7 +138,7 @@ def test_settings() -> None:
 
 
 def recorded(path: Path, run_uuid: str, count: int = 3, blocks: int = 1) -> FileDatabase:
-    """Write a file of a run."""
+    """Write a file of a run, and return its path."""
     database = FileDatabase(path, new=True, header={"run_uuid": run_uuid, "plugin": "TracePlugin"})
     for _ in range(blocks):
         for i in range(count):
@@ -162,12 +162,12 @@ def test_a_tail_gives_whole_frames_once(tmp_path: Path) -> None:
         tail.offset += len(data)
         got += data
     assert got == whole
-    # Damage goes along with the frames around it, and a frame longer than a piece comes whole.
+    # Damaged frames are sent too, and a frame that is longer than a piece arrives complete.
     long = frames.build_frame(b"\x90" + b"x" * 3 * PIECE_BYTES)
     with path.open("ab") as file:
         file.write(b"damage" + long + long[: PIECE_BYTES // 2])
     assert tail.read() == b"damage" + long
-    # A file that was removed and made anew is another one.
+    # A file that was removed and created again is a new file.
     identity = tail.id
     path.rename(tmp_path / "old")
     path.write_bytes(whole)
@@ -186,14 +186,14 @@ def test_a_received_file_takes_each_byte_once(tmp_path: Path) -> None:
     taken.write_bytes(b"somebody's")
     received = ReceivedFile(taken, "a")
     choose = random.Random(2)
-    received.add(cuts[3], whole[cuts[3] :])  # what comes before is missing
+    received.add(cuts[3], whole[cuts[3] :])  # the previous blocks are missing
     assert received.size == 0
     while received.size < len(whole):
         begin, end = sorted(choose.sample(cuts, 2))
         received.add(begin, whole[begin:end])  # repeats, overlaps, gaps
     assert received.path.read_bytes() == whole
     assert taken.read_bytes() == b"somebody's"
-    # If it is removed, the worker is asked for all of it.
+    # If the file is removed, the worker must send all of it again.
     received.path.unlink()
     received.add(cuts[5], whole[cuts[5] :])
     assert received.size == 0
@@ -223,7 +223,7 @@ def message(path: Path, name: str, position: int = 0) -> list[dict[str, Any]]:
 
 
 def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker hears of its own blocks alone, and a disk that hangs fills no memory."""
+    """Each worker gets answers about its blocks alone, and a hanging disk does not fill memory."""
     good, bad = tmp_path / "good", tmp_path / "bad"
     recorded(good, "a").close()
     recorded(bad, "b").close()
@@ -241,7 +241,7 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert (await receiver.receive("x", odd, wait=True))["over"]
         reply = await receiver.receive("x", message(bad, "r-1.msgpack"), wait=True)
         assert (reply["over"], reply["have"]) == (True, {"r-1.msgpack": 0})
-        # Blocks in the middle are missing: the worker is told from where to send again.
+        # Blocks in the middle are missing: the answer contains the position to send again.
         reply = await receiver.receive("y", message(good, "r-2.msgpack", 30), wait=True)
         assert (reply["over"], reply["have"]) == (False, {"r-2.msgpack": 0})
         reply = await receiver.receive("y", message(good, "r-2.msgpack"), wait=True)
@@ -249,7 +249,7 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert reply["pause"] == 2 * PAUSE_A_WORKER
         assert [path.name for path in traces.iterdir()] == ["r-2.received.msgpack"]
         assert (traces / "r-2.received.msgpack").read_bytes() == good.read_bytes()
-        # While a disk hangs, what waits for it is bounded, and the event loop goes on.
+        # While a disk hangs, pending blocks are limited, and the event loop is not blocked.
         hangs = threading.Event()
         monkeypatch.setattr(ReceivedFile, "add", lambda *_: hangs.wait(60))
         block = {"id": "r-3.msgpack", "name": "r-3.msgpack", "data": bytes(1 << 20)}
@@ -273,7 +273,7 @@ TABLES = (
 
 
 class Cluster:
-    """A scheduler and workers, each with a disk of its own, or one that others see."""
+    """Scheduler and workers with separate or shared disks."""
 
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
@@ -282,25 +282,25 @@ class Cluster:
         self.originals.mkdir()
 
     def worker(self, client: Client, **options: Any) -> tuple[str, subprocess.Popen[bytes]]:
-        """Start a worker with a disk of its own; return its address."""
+        """Start a worker with a separate disk, and return its address."""
         before = set(client.nthreads())
         process = self.processes.worker(disk=self.traces, **options)
         (address,) = record.wait_until(lambda: set(client.nthreads()) - before)
         return address, process
 
     def hold_disk(self, pid: int) -> int:
-        """Keep a process's disk when the process is gone; return a descriptor."""
+        """Keep a process's disk after the process has ended, and return a descriptor."""
         return os.open(f"/proc/{pid}/root{self.traces}", os.O_RDONLY | os.O_DIRECTORY)
 
     def keep(self, disk: int | Path) -> None:
-        """Copy what is on a disk to those that stand for a common one."""
+        """Copy the files of a disk to the directories that simulate a shared disk."""
         where = Path(f"/proc/self/fd/{disk}") if isinstance(disk, int) else disk
         for path in (*where.glob("*.msgpack"), *where.glob("originals/*.msgpack")):
             if not was_received(path):
                 shutil.copy(path, self.originals / path.name)
 
     def assert_same(self, run: Any, **closed: bool) -> None:
-        """The run's files are those of the workers' disks, byte by byte, and so are its tables."""
+        """Assert that the run's files and tables equal those on the workers' disks."""
         there, here = by_identity(self.originals), by_identity(run)
         assert there.keys() == here.keys()
         for identity, path in there.items():
@@ -312,7 +312,7 @@ class Cluster:
 
 
 def has_received(traces: Path, address: str) -> bool:
-    """Return whether task runs of a worker are in a file that the scheduler received."""
+    """Return whether the scheduler has received task runs of a worker."""
     return any(
         batch.name == "Compute"
         for path in filter(was_received, traces.glob("*TracePlugin*.msgpack"))
@@ -386,7 +386,7 @@ def test_workers_come_and_go(cluster: Cluster) -> None:
             held.append(hold(Path(f"/proc/self/fd/{disks[-1]}")))
         assert_same_runs(run, record.outcomes(client, "memory"))
         assert_whole(run)
-        # Nothing stays on workers that the scheduler has in full.
+        # Workers have no files that the scheduler has completely.
         assert not [path for where in held for path in where.parent.glob("*.msgpack")]
         for disk in disks:
             cluster.keep(disk)
@@ -400,7 +400,7 @@ def test_workers_come_and_go(cluster: Cluster) -> None:
 
 @whole_program
 def test_workers_that_share_the_schedulers_disk_do_not_ship(cluster: Cluster) -> None:
-    """The client's disk is another one: files come from the scheduler's."""
+    """The client's disk is separate, so files come from the scheduler's disk."""
     scheduler = cluster.processes.scheduler()
     worker = cluster.processes.worker()
     traces = cluster.traces
@@ -422,7 +422,7 @@ def test_workers_that_share_the_schedulers_disk_do_not_ship(cluster: Cluster) ->
     """
     code = cluster.processes.start("-c", textwrap.dedent(script), disk=traces)
     assert code.wait(240) == 0
-    assert len(list(traces.glob("*.msgpack"))) == 3  # what the scheduler and the worker wrote
+    assert len(list(traces.glob("*.msgpack"))) == 3  # the files of the scheduler and the worker
     assert not list(traces.glob(".*"))
     assert (scheduler.poll(), worker.poll()) == (None, None)
 
@@ -440,7 +440,7 @@ def test_killed_worker_loses_its_last_second(
         with dasfprof.profile(client, directory=cluster.traces) as run:
             futures = client.map(work, range(2000), key=[f"load-{i}" for i in range(2000)])
             record.wait_until(lambda: record.count_on(client, victim) > 300)
-            # What it has sent is here before it dies, and nobody has asked for that.
+            # Forwarded events arrive before it dies, without a request.
             record.wait_until(lambda: has_received(cluster.traces, victim), every=0.1)
             process.kill()
             killed = time.time()
@@ -454,7 +454,7 @@ def test_killed_worker_loses_its_last_second(
             runs_of(rows, name, victim)
             for rows, name in ((computed(run), "address"), (outcomes, "worker"))
         )
-        # What its own file has and what arrived differ by the last message at most.
+        # Its file and the forwarded file differ by at most one message.
         assert ours
         told = " ".join(CliRunner().invoke(cli, ["info", str(cluster.traces)]).stdout.split())
         assert told.count("What its process had not yet written is missing") == 2
@@ -499,7 +499,7 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster) -> None:
         found = Directory(cluster.traces)
         record.wait_until(lambda: len(computed(Directory(cluster.traces))) == 200)
         assert all(was_received(p) for p in found.files() if "TracePlugin" in p.name)
-        # Another client's tasks have no texts.
+        # Tasks of another client have keys without texts.
         early = [row for row in runs if row["key"].startswith("early")]
         assert_same_runs(Directory(cluster.traces), early, others=100)
         client.shutdown()
@@ -511,7 +511,7 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster) -> None:
 
 @whole_program
 def test_a_scheduler_whose_disk_is_full(cluster: Cluster) -> None:
-    """Blocks that find no room are taken from the workers' disks at the end."""
+    """Blocks without free disk space are fetched from the workers' disks at the end."""
     scheduler = cluster.processes.scheduler(disk=cluster.traces, size="64k")
     with cluster.processes.client() as client:
         record.install(client)

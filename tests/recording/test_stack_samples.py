@@ -1,4 +1,4 @@
-"""Stacks are sampled where time is spent, at a bounded cost, and nothing of the program changes."""
+"""Stacks are sampled where time is spent, at a limited cost, without changing the program."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 class Rows:
-    """Takes what would go into a file."""
+    """Receiver of rows instead of a file."""
 
     def __init__(self) -> None:
         self.written: list[SchemaRow] = []
@@ -56,7 +56,7 @@ class Rows:
         self.causes.append(cause)
 
     def names(self, number: int) -> list[str]:
-        """Give the functions of a stack."""
+        """Return the functions of a stack."""
         rows = {row[1]: row for _, row in self.written}
         functions: list[str] = []
         while number >= 0:
@@ -66,7 +66,7 @@ class Rows:
 
 
 class Idle:
-    """A client that has nothing on its cluster."""
+    """Client without tasks on its cluster."""
 
     futures: ClassVar[dict[str, Any]] = {}
 
@@ -77,7 +77,7 @@ def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePl
 
 def hold(until: str) -> int:
     while not Path(until).exists():
-        time.sleep(0.2)  # a crowded machine has it wait for a core whenever it wakes
+        time.sleep(0.2)  # on a busy machine, it waits for a core whenever it wakes
     return 1
 
 
@@ -94,7 +94,7 @@ def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> N
     assert {row["thread"] for row in rows} == runs.keys()
     for row in rows:
         begin, seconds = (runs[row["thread"]][name] for name in ("timestamp", "duration"))
-        # The sampler may lose its core between the look and the clock.
+        # The sampler may lose its core between the sample and the clock.
         assert begin - 0.01 <= row["timestamp"] <= begin + seconds + 1
         (function, file, line), *_ = frames_of(run, "TracePlugin", row)
         assert (function, file) == ("hold", __file__)
@@ -125,7 +125,7 @@ def hold_in_pool(until: str) -> int:
 def sampled_while(
     client: Client, directory: Path, *functions: Any, wanted: str
 ) -> list[list[tuple[str, str, int]]]:
-    """Run functions at the same time. Return the stacks of one of them."""
+    """Run functions in parallel, and return the stacks of one of them."""
     go = directory / "go"
     with dasfprof.profile(client, directory=directory / "traces") as run:
         futures = [client.submit(function, str(go), pure=False) for function in functions]
@@ -156,7 +156,7 @@ def test_pool_threads_continue_the_stack(client: Client, tmp_path: Path, functio
 def test_a_pools_thread_of_several_functions_has_no_task(client: Client, tmp_path: Path) -> None:
     functions = hold, hold_in_futures
     stacks = sampled_while(client, tmp_path, *functions, wanted="hold_in_futures")
-    # The other task may have ended or begun at a different time.
+    # The other task may have ended or started at a different time.
     assert sum(stack[-1][0] == "hold" for stack in stacks) < len(stacks) / 2
 
 
@@ -173,7 +173,7 @@ def test_stacks_are_not_sampled_if_that_is_off(client: Client, tmp_path: Path) -
 
 
 def block(seconds: float) -> None:
-    """Keep the event loop from turning."""
+    """Block the event loop."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
@@ -196,13 +196,13 @@ def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
         wait_until(lambda: any(s["until"] - s["since"] > 1.0 for s in samples(begin)), every=0.2)
     rows = facts(run, "TracePlugin", "Loop Sample")
     assert "block" in {frame[0] for row in rows for frame in frames_of(run, "TracePlugin", row)}
-    # A slow machine may keep the loop from turning before and after, too.
+    # A busy machine may block the event loop before and after, too.
     assert any(row["since"] < end for row in samples(begin))
 
 
 @contextmanager
 def sampling(taken: list[Any], rows: Rows) -> Iterator[Any]:
-    """Sample this thread as a client's; give what ends that, once there are some samples."""
+    """Sample this thread as a client's, and return a function that ends it, after some samples."""
     stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
     try:
         wait_until(lambda: len(taken) > 3)
@@ -248,7 +248,7 @@ def test_subjects_that_fail_or_are_not_slow_do_not_stop_the_others() -> None:
 
 
 def files_of_threads_before_while_and_after() -> list[int]:
-    """Count the kernel's files about threads that are open, before, while and after sampling."""
+    """Return the number of open files about threads before, during and after sampling."""
     counts = [open_files("/task/")]
     with sampling([], Rows()):
         counts.append(open_files("/task/"))
@@ -256,7 +256,7 @@ def files_of_threads_before_while_and_after() -> list[int]:
 
 
 def test_open_files_are_closed() -> None:
-    # In a process of its own: samplers and files of other tests may be closing in this one.
+    # In a new process, because samplers and files of other tests may be closing in this process.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         before, while_sampling, after = pool.apply(files_of_threads_before_while_and_after)
     assert before == after == 0 < while_sampling
@@ -267,7 +267,7 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     assert schedule.due == 100.05
     now, stood_for, stood_for_rare, rare = 100.0, 0.0, 0.0, 0
     for look in range(1000):
-        late = 1.0 if look % 100 == 99 else 0.0  # C code kept the lock
+        late = 1.0 if look % 100 == 99 else 0.0  # C code held the GIL
         now = schedule.due + late
         seconds, of_rare = schedule.answer(now)
         stood_for += seconds
@@ -282,7 +282,7 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     assert 1000 / 24 - 1 <= rare <= 1000 / 8
     assert 1000 * 0.045 + 10 < now - 100.0 < 1000 * 0.055 + 10.5
     for _ in range(200):
-        schedule.took(0.001)  # dear: 0.5 % of a core allow five such looks a second
+        schedule.took(0.001)  # expensive: 0.5 % of a core allows five such samples per second
     begin = schedule.due
     for _ in range(101):
         schedule.answer(schedule.due)
@@ -294,8 +294,8 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     assert idle.due - 100.0 == pytest.approx(101 * 0.2, rel=0.05)
 
 
-class Told:
-    """A worker whose task runs, of the functions that their keys begin with, have begun then."""
+class FakeWorker:
+    """Worker with task runs that started at given times; keys start with function names."""
 
     def __init__(self, now: float, **ages: float) -> None:
         self.state = self
@@ -306,19 +306,19 @@ class Told:
 def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dasfprof.recording.stack_samples.sampled_threads.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
-    worker, rows, os_threads = Told(1e9, **ages), Rows(), OsThreads()
+    worker, rows, os_threads = FakeWorker(1e9, **ages), Rows(), OsThreads()
     subject = TaskThreads(worker, worker.began, (), rows.stacks, rows.written.append)
 
     def mode(key: str) -> SamplingMode:
         return subject.mode(1, key, os_threads)
 
     assert [mode("brief_1"), mode("slow_1")] == [SamplingMode.RARELY, SamplingMode.ALWAYS]
-    # A run that has just begun is sampled as those before it.
+    # A task run that has just started is sampled like previous ones.
     assert mode("slow_2") is SamplingMode.ALWAYS
-    # One that began before the recording is slow; a key that nobody knows of, too.
+    # A task run that started before recording is slow, and so is one with an unknown key.
     assert mode("unheard-of") is SamplingMode.ALWAYS
     assert mode("fast_1") is SamplingMode.NEVER
-    # Many samples in a row that find young runs: the function has become fast.
+    # Many consecutive samples find young task runs: the function has become fast.
     modes = [mode("slow_3") for _ in range(30)]
     assert (modes[0], modes[-1]) == (SamplingMode.ALWAYS, SamplingMode.NEVER)
 
@@ -351,7 +351,7 @@ def test_the_client_is_sampled_while_it_waits_or_keeps_the_cluster_waiting() -> 
 
 
 def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rare look stands for what those at each time before it left, not for all since a rare."""
+    """A rare sample counts for the time that frequent samples before it did not count."""
     clock, taken = [100.0], list[Any]()
     monkeypatch.setattr(
         "dasfprof.recording.stack_samples.sampled_threads.monotonic", lambda: clock[0]
@@ -360,8 +360,8 @@ def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPat
     for seconds, mode, interval in (
         (0.25, SamplingMode.ALWAYS, 0.25),
         (0.5, SamplingMode.ALWAYS, 0.5),
-        (0.125, SamplingMode.RARELY, 0.875),  # all since the begin
-        (1.0, SamplingMode.ALWAYS, 0.25),  # it looked rarely for the rest
+        (0.125, SamplingMode.RARELY, 0.875),  # all time since the start
+        (1.0, SamplingMode.ALWAYS, 0.25),  # rare samples counted the remaining time
         (0.5, SamplingMode.RARELY, 1.5),
         (2.0, SamplingMode.RARELY, 2.0),
     ):
@@ -372,7 +372,7 @@ def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPat
     intervals = [row[4] for row in taken]
     assert intervals == [0.25, 0.5, 0.125, 0.25, 1.25, 2.0]
     assert sum(intervals) == clock[0] - 100.0
-    # The CPU seconds of a longer time are none of this one.
+    # CPU seconds of a longer interval do not belong to this sample.
     assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
 
 
@@ -383,21 +383,23 @@ def test_threads_that_end_or_never_were() -> None:
     thread.start()
     ident = thread.ident or 0
     first, second = object(), object()
-    assert threads.state(ident, first, 1, 0).cpu is None  # for the first time
+    assert threads.state(ident, first, 1, 0).cpu is None  # first sample of the thread
     state = threads.state(ident, first, 2, 1)
     assert threads.state(12345, first, 2, 1)[1:] == (None, None, None)
     assert state.activity in ("waiting", "running", "lock", None)
     assert state.cpu is None or state.cpu < 1
     counted = Path(f"/proc/self/task/{thread.native_id}/schedstat")
-    if counted.exists() and counted.read_text().split()[0] != "0":  # else it does not count
+    if (
+        counted.exists() and counted.read_text().split()[0] != "0"
+    ):  # otherwise, the kernel does not count
         wait_until(lambda: threads.activity(ident) == "waiting")
-        assert threads.state(ident, first, 3, 2).cpu is not None  # though it has hardly run
+        assert threads.state(ident, first, 3, 2).cpu is not None  # although it has hardly run
     threads.state(ident, first, 3, 2)
-    assert threads.state(ident, second, 4, 3).cpu is None  # since then it began something else
+    assert threads.state(ident, second, 4, 3).cpu is None  # it has started another task
     assert threads.state(ident, second, 7, 5).cpu is None  # it was not sampled then
     go.set()
     thread.join()
-    # The kernel may know the thread a moment longer.
+    # The kernel may list the thread a moment longer.
     wait_until(lambda: threads.state(ident, second, 8, 7)[1:] == (None, None, None))
     assert threads.activity(ident) is None
     threads.close()
@@ -405,7 +407,7 @@ def test_threads_that_end_or_never_were() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="a file of Linux")
 def test_a_thread_that_waits_for_the_gil_is_told_from_others() -> None:
-    """This thread has the GIL while it reads the state of the others."""
+    """This thread holds the GIL while it reads the state of other threads."""
     threads, go, mine = OsThreads(), threading.Event(), threading.Lock()
     mine.acquire()
     spinning = threading.Thread(target=lambda: [None for _ in iter(go.is_set, True)])
@@ -429,7 +431,7 @@ def test_a_thread_that_waits_for_the_gil_is_told_from_others() -> None:
 
 
 def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that hides /proc: the stack is known, what the thread does is not."""
+    """In a container that hides /proc, the stack is known, but the thread's activity is not."""
     here = threading.get_ident()
     rows, taken = Rows(), list[Any]()
 
@@ -448,7 +450,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def see(reader: StackReader, function: Any, *args: Any) -> Any:
-    """Give what a reader sees of this thread inside of a function that calls its argument."""
+    """Return what a reader records of this thread in a function that calls its argument."""
     stacks: list[Any] = []
     function(lambda: stacks.append(reader.read(sys._getframe())), *args)
     return stacks[-1]
@@ -485,7 +487,7 @@ def test_deep_recursion_is_cut_and_code_without_source_and_generators_are_read()
 
 
 def test_a_call_that_has_run_nothing_is_its_callers() -> None:
-    """A thread may give up the interpreter's lock before the first line of a call."""
+    """A thread may release the GIL before the first line of a call."""
     rows = Rows()
     reader = StackReader(rows.stacks)
     stacks: list[Any] = []
@@ -522,7 +524,7 @@ def test_endless_new_code_is_bounded_and_counted() -> None:
             break
     assert len(rows.written) == MOST_STACKS
     assert set(rows.causes) == {"too many stacks"}
-    assert numbers[0] != numbers[1]  # code that was thrown away has its identity used again
+    assert numbers[0] != numbers[1]  # the id of a deleted code object is reused
 
 
 def test_phases_of_a_client() -> None:

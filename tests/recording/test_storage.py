@@ -1,4 +1,4 @@
-"""Traces go to a storage and come back, whole and once, whatever the storage does meanwhile."""
+"""Traces are uploaded to object storage and read back completely and once, despite its errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
             assert client.gather(client.map(float, range(200))) == list(range(200))
             source = run.source
         assert source == f"{url}/{run.name}"
-        assert not run.directory.exists()  # nothing stays on this disk
+        assert not run.directory.exists()  # no file remains on this disk
         header = run.database().databases[0].trace_file().read_header()
         assert files_to_upload(header["run_uuid"]) == {}
         record.wait_until(lambda: not [t for t in threading.enumerate() if "uploader" in t.name])
@@ -81,7 +81,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     assert_whole(run)
     assert_same_runs(run, expected)
     by_url = dasfprof.TraceAnalyser(source, progress=False)
-    # Each file is its pieces, one after the other, and so it is for anybody else.
+    # Each file consists of its pieces in order, also for other readers.
     files = fsspec.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)[0]
     objects = files.find(url)
     joined: dict[str, bytes] = {}
@@ -110,7 +110,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
 
 
 def test_a_cluster_that_closes_has_put_everything(tmp_path: Path) -> None:
-    """Its processes may end at any moment: they wait for what is on its way."""
+    """Its processes may end at any moment, so they wait for uploads in progress."""
     url = f"memory://{tmp_path.name}/closing"
     with new_client(n_workers=1, processes=False) as client:
         run = dasfprof.register_default_profiler(client, directory=url, flush_interval=60)
@@ -132,7 +132,7 @@ if __name__ == "__main__":
 
 @whole_program
 def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: Path) -> None:
-    """Its processes put their last pieces while they exit."""
+    """Its processes upload their last pieces while they exit."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "dasfprof", "run", "--directory", S3, str(script)]
@@ -146,7 +146,7 @@ def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: P
 
 
 class Recorded:
-    """A process's file that is recorded and put into a storage."""
+    """File of a process that is recorded and uploaded."""
 
     def __init__(self, storage: str, name: str = "run", patience: float = 60) -> None:
         self.settings = make_settings(
@@ -171,7 +171,7 @@ class Recorded:
         self.sender.finish()
 
     def wait(self) -> None:
-        """Wait until all events are there, once, in a file that was closed; none of it is here."""
+        """Wait until the storage has all events, once, in a closed file, and the disk has none."""
         record.wait_until(lambda: not files_to_upload(self.settings.uuid))
         (database,) = open_run(self.settings.source).databases
         assert isinstance(database, FileDatabase)
@@ -185,7 +185,7 @@ class Recorded:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces are put more often, so that tests need not wait for them."""
+    """Upload pieces more often, so that tests need not wait for them."""
     monkeypatch.setattr(targets, "PIECE_SECONDS", 0.1)
     monkeypatch.setattr(StorageSender, "pause", 0.05)
     monkeypatch.setattr(sending, "_FIRST_PAUSE", 0.05)
@@ -199,7 +199,7 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
 ) -> None:
     run = Recorded(S3)
     run.record()
-    record.wait_until(lambda: len(s3.puts) == 1)  # nobody asked for it
+    record.wait_until(lambda: len(s3.puts) == 1)  # without a call of flush
     monkeypatch.setattr(targets, "PIECE_SECONDS", 3600.0)
     run.record()
     monkeypatch.setattr(targets, "PIECE_BYTES", 100)
@@ -219,7 +219,7 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
         run.record(commit=True)
     record.wait_until(lambda: "access is denied" in run.sender.trouble)
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(told) == 1  # once, however often it is tried
+    assert len(told) == 1  # once, however often it is retried
     assert f"worker 1 does not reach {S3} now: access is denied" in told[0]
     assert run.settings.directory in told[0]
     run.finish()
@@ -237,7 +237,7 @@ def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
     run = Recorded(S3, patience=2)
     run.record(commit=True)
     s3.stop()
-    run.record(commit=True)  # returns: there is a limit
+    run.record(commit=True)  # returns, because there is a time limit
     assert run.sender.unsent_files() == [run.database.path.name]
     run.record()
     s3.start()
@@ -258,7 +258,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     assert list(files_to_upload(run.settings.uuid)) == [run.database.path.name]
     s3.takes.set()
     run.wait()
-    # Given up: the log says what stays, and where.
+    # The upload is abandoned, and the log names the remaining files.
     s3.takes.clear()
     monkeypatch.setattr(StorageSender, "end_limit", 0.0)
     late = Recorded(S3, "late", patience=2)
@@ -276,7 +276,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
 @whole_program
 @pytest.mark.usefixtures("quick")
 def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server) -> None:
-    """What is put again has the same bytes, although more was written meanwhile."""
+    """The repeated upload has the same bytes, although more was written meanwhile."""
     run = Recorded(S3, patience=2)
     s3.lies = 2
     for commit in (True, True, False):
@@ -290,7 +290,7 @@ def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server)
 
 
 def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
-    """A pod that is started anew has the same name and an empty disk."""
+    """A restarted pod has the same name and an empty disk."""
     settings = make_settings(name="pods", directory="memory://traces/pods", add_time_suffix=False)
     for life in range(2):
         database = settings.open_database("TracePlugin", "pod-0", {})
@@ -309,7 +309,7 @@ def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
 
 
 def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
-    """Put a file in so many pieces; return their names."""
+    """Upload a file in `count` pieces, and return their names."""
     run = Recorded(url)
     for _ in range(count - 1):
         run.record(commit=True)
@@ -341,7 +341,7 @@ def events(database: Any) -> list[int]:
 
 
 def fresh(settings: RunSettings) -> Any:
-    """Open a run as another process would, which has no copies."""
+    """Open a run like another process, without local copies."""
     run = StoredRun(Storage(settings.storage), settings.stored_directory)
     return dasfprof.MultiEventDatabase(run.fetch())
 
@@ -353,14 +353,14 @@ def test_other_files_and_absurd_names_are_passed_over(tmp_path: Path) -> None:
     place = names[0].rpartition("/")[0]
     for name in ("notes.txt", "-1.msgpack", "1e3.msgpack", "9" * 40 + ".msgpack"):
         files.pipe_file(f"{place}/{name}", b"rubbish")
-    files.pipe_file(f"{place}/{'9' * 15}.msgpack", b"rubbish")  # a petabyte is missing before it
+    files.pipe_file(f"{place}/{'9' * 15}.msgpack", b"rubbish")  # a petabyte before it is missing
     files.pipe_file(f"{url}/other/file.txt", b"rubbish")
     assert events(fresh(settings)) == [*range(10)]
     assert [run.name for run in find_stored_runs(url)] == ["run"]
 
 
 def test_a_file_that_is_here_and_there_counts_once(tmp_path: Path) -> None:
-    """The longer one, whichever that is."""
+    """The longer copy counts."""
     for there_is_longer in (True, False):
         run = Recorded(f"memory://{tmp_path.name}-{there_is_longer}")
         run.record(commit=True)
@@ -425,7 +425,7 @@ def test_a_run_whose_storage_cannot_be_written_is_not_registered(s3: S3Server) -
         with pytest.raises(RegistrationError, match="access is denied"):
             dasfprof.register_default_profiler(client, directory=S3)
         s3.allow()
-        # It fails later on: the run's end says so, and what was recorded stays here.
+        # The storage fails later: stopping the run reports it, and its events stay on this disk.
         run = dasfprof.register_default_profiler(client, directory=S3, response_timeout=2)
         s3.deny("s3:PutObject")
         assert client.submit(abs, -1).result() == 1

@@ -1,4 +1,4 @@
-"""What functions read from storage and write to it is what their server counts, and they time."""
+"""Recorded storage reads and writes of functions equal those that the server counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BLOCK, SIZE = 100_000, 1_000_000
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one file by ranges, slowly, and counts the bytes of bodies that it sent."""
+    """Slow server of one file with ranges, which counts the bytes of its responses."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -87,7 +87,7 @@ def server() -> Iterator[Server]:
 
 
 def blocks(url: str) -> float:
-    """Read the file block by block, without a cache; give the seconds in which it was read."""
+    """Read the file in blocks without a cache, and return the seconds of reading."""
     import fsspec
 
     with fsspec.open(url, block_size=BLOCK, cache_type="none") as file:
@@ -108,7 +108,7 @@ def missing(url: str) -> int:
 
 
 def slow_system() -> Any:
-    """Return a file system that is no asynchronous one, whose calls take a known time."""
+    """Return a synchronous file system whose calls take a known time."""
     from fsspec import AbstractFileSystem
     from fsspec.spec import AbstractBufferedFile
 
@@ -141,15 +141,15 @@ def slow_system() -> Any:
 
 def slowly() -> None:
     system = slow_system()
-    with system.open("a") as file:  # two of 100 kB
+    with system.open("a") as file:  # two blocks of 100 kB
         file.read(100_000)
         file.read(100_000)
-    with system.open("b", "wb") as file:  # two blocks, and what is left as it is closed
+    with system.open("b", "wb") as file:  # two blocks, and the remainder when it is closed
         for _ in range(2):
             file.write(bytes(100_000))
         file.write(bytes(50_000))
     system.pipe_file("c", bytes(7_000))
-    assert len(system.cat_file("d")) == 300_000  # one call, whatever is in it
+    assert len(system.cat_file("d")) == 300_000  # one call, whatever its size
 
 
 def computes() -> int:
@@ -174,14 +174,14 @@ def rows_of(directory: Path) -> dict[tuple[str, str], Any]:
 
 @pytest.mark.whole_program
 def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
-    """Processes of workers have not imported fsspec when recording begins."""
+    """Worker processes have not imported fsspec when recording starts."""
     traces = tmp_path / "traces"
     spawned = {"distributed.worker.multiprocessing-method": "spawn"}
     with dask.config.set(spawned), new_client(n_workers=1, threads_per_worker=2) as client:
         (imported,) = client.run(lambda: "fsspec.spec" in sys.modules).values()
         assert not imported
         with dasfprof.profile(client, directory=traces):
-            # These import fsspec, for which one thread waits for the other.
+            # These tasks import fsspec, so that one thread waits for the other.
             sizes = client.gather(client.map(whole, [server.url] * 4, pure=False))
             by_file, server.sent = server.sent, 0
             spent = client.gather(client.map(blocks, [server.url] * 3, pure=False))
@@ -218,7 +218,7 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
         assert pd.isna(disk["Writes"])
     functions = TraceAnalyser(traces, progress=False).per_function_bottleneck()
     busy = functions.set_index("Function").loc["blocks"]
-    # The server sleeps for so long; what the calls compute beside is none of it.
+    # The server sleeps for these seconds. Computing in the calls is not included.
     assert 30 * DELAY <= busy["Waiting for storage (s)"] <= blocked["Reading (s)"]
     assert busy["Blocked (s)"] <= sum(spent) - 30 * DELAY + 0.5
     assert functions.set_index("Function").loc["computes", "Waiting for storage (s)"] == 0
@@ -228,7 +228,7 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
 
 
 def left_behind(*classes: type) -> list[str]:
-    """Name what is left in this process of what was placed in fsspec, asyncio and classes."""
+    """Return the names of hooks that remain in fsspec, asyncio and classes in this process."""
     from fsspec import asyn, spec
 
     owners = [asyncio, asyn, type(spec.AbstractFileSystem)]
@@ -254,7 +254,7 @@ def _counts_disks(directory: Path) -> bool:
 
 
 class Heard(RunStorage):
-    """Keeps each request of one thread, and of what that starts: store, kind and bytes."""
+    """Store, kind and bytes of all requests of a thread, and of threads that it starts."""
 
     def __init__(self) -> None:
         super().__init__(HookGuard(), threading.local())
@@ -266,7 +266,7 @@ class Heard(RunStorage):
 
 
 def heard_of(function: Callable[[], object]) -> Heard:
-    """Return what a function called in this thread does, if it were a task."""
+    """Return the requests of a function, which is called in this thread like a task."""
     heard, thread = Heard(), threading.get_ident()
     leave = listen(lambda each: heard if each == thread else None)
     try:
@@ -281,8 +281,8 @@ def calls_of(function: Callable[[], object]) -> list[tuple[str, bool, int | None
 
 
 def test_nothing_is_heard_once_nobody_listens() -> None:
-    system = slow_system()  # a class from before
-    with_file = [system.open("a")]  # opened before, it is not heard
+    system = slow_system()  # a class that existed before the hooks
+    with_file = [system.open("a")]  # not recorded, because it was opened before
 
     def read() -> None:
         with_file.append(system.open("a"))
@@ -300,7 +300,7 @@ def test_nothing_is_heard_once_nobody_listens() -> None:
 
 
 def test_files_of_this_host_caches_and_copies(tmp_path: Path, server: Server) -> None:
-    """Files of this host are not storage; a cache counts what its source is read for."""
+    """Files of this host are not storage. For a cache, reads of its source count."""
     import fsspec
 
     a, b, cache = (str(tmp_path / name) for name in ("a", "b", "cache"))

@@ -1,4 +1,4 @@
-"""Which CSV and Parquet files tasks read completely, and that repeated reads are found."""
+"""Complete reads of CSV and Parquet files by tasks are recorded, and repeated reads are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Arguments of task runs are told by what they are; values only if asked for, and then inertly."""
+"""Arguments of task runs are recorded by type and size; values only if requested, without side
+effects."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from dasfprof import TraceAnalyser
 from dasfprof.recording.task_runs import arguments
 
 SECRET = "hunter2"
-#: Seconds that `slow` takes, for which its arguments are told.
+#: Seconds of `slow`, long enough for its arguments to be recorded.
 NAP = 0.5
 
 
 class Loud:
-    """Says so whenever its code is called."""
+    """Object that prints a message whenever its code is called."""
 
     calls: list[str] = []  # noqa: RUF012
 
@@ -43,7 +44,7 @@ class Loud:
 
 
 class Named(list):  # type: ignore[type-arg]
-    """A list of one's own."""
+    """Subclass of list."""
 
     __len__ = Loud.__len__
     calls = Loud.calls
@@ -74,7 +75,7 @@ def told(directory: Path, function: str | None = None) -> list[str]:
 def test_types_without_values(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a busy machine what is brief takes 10 ms as well.
+    # On a busy machine, brief task runs may also take 10 ms.
     monkeypatch.setattr("dasfprof.recording.plugins.tasks.LEAST", NAP)
     array = np.zeros((3, 4))
     with dasfprof.profile(client, directory=tmp_path) as run:
@@ -93,7 +94,7 @@ def test_types_without_values(
         f"data: {__name__}.Loud; text: {__name__}.list",
         "data: result, numpy.ndarray float64 (3, 4); text: dict with results",
     }
-    # Of the brief task runs only the failed ones have arguments.
+    # Only failed ones of the brief task runs have arguments.
     (row,) = TraceAnalyser(tmp_path, progress=False).task_arguments("quick").to_dict("records")
     assert (row["Arguments"], row["Annotations"]) == ("data: str of 3", "priority 3, retries 1")
     assert (row["Task Runs"], row["Function"]) == (2, "quick")

@@ -1,4 +1,4 @@
-"""What task runs log is recorded, with the first error of each; logging works as without."""
+"""Log records of task runs are recorded, with the first error of each, and logging is unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGGER = logging.getLogger("tests.swallowing")
 
 
 class Kept(logging.Handler):
-    """A handler of the program's, which keeps what it gets."""
+    """Handler of the program that stores its records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Kept(logging.Handler):
 
 
 class Hostile:
-    """A value that only a handler of the program's may write."""
+    """Value that only a handler of the program may format."""
 
     written = 0
 
@@ -130,7 +130,7 @@ def test_a_record_that_cannot_be_noted(
     assert client.submit(swallow, 1).result() is None
     run.stop()
     assert handler.texts == ["no chunk hostile", "and again"]
-    # The first has an exception, whose type is not known; the other has none.
+    # The first record has an exception of unknown type; the other has none.
     assert [row["message"] for row in facts(run, "TracePlugin", "Log Record")] == ["and again"]
     assert len(computed(run)) == 1
 
@@ -160,7 +160,7 @@ def test_levels_and_values_are_chosen(client: Client, handler: Kept, tmp_path: P
             [
                 ("INFO", "step 0 of some, key AKIA-secret", 0),
                 ("INFO", "step 1 of some, key AKIA-secret", 0),
-                odd,  # its value is of a class of the program
+                odd,  # its value has a class of the program
                 ("ERROR", "<b>x</b>", 1),
             ],
         ),
@@ -177,7 +177,7 @@ def test_records_are_bounded(client: Client, handler: Kept, tmp_path: Path) -> N
     with dasfprof.profile(client, directory=tmp_path, log_level="info") as run:
         client.submit(talk, 50, pure=False).result()
         client.submit(talk, 3, pure=False).result()
-    # Of the first run 20 and the error; of the second 3, a warning and the error.
+    # The first run has 20 records and the error; the second has 3, a warning and the error.
     assert Counter(level for level, _, _ in records_of(run)) == {
         "INFO": 23, "WARNING": 1, "ERROR": 2,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Observers come to Dask's functions and leave them in every order, and leave nothing behind."""
+"""Wrappers of Dask's functions are added and removed in every order, and none remains."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def functions() -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def originals() -> Iterator[list[Any]]:
-    """Dask's functions, which have to be back after the test."""
+    """Return Dask's functions, which must be restored after the test."""
     before = functions()
     yield before
     assert functions() == before
 
 
 class Worker:
-    """As much of a worker as is looked at."""
+    """Stand-in with the attributes of a worker that are used."""
 
     def __init__(self) -> None:
         self.state = self
@@ -43,7 +43,7 @@ class Worker:
 
 
 class Domain:
-    """Stands for NVTX: it notes what is called."""
+    """Stand-in for NVTX that records calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -57,7 +57,7 @@ Observed = tuple[Worker, RunQueue, Any]
 
 @pytest.fixture
 def observed(originals: list[Any]) -> Iterator[Observed]:
-    """A worker, the run queue that observes its tasks, and what ends that."""
+    """Return a worker, the run queue that observes its tasks, and a function that ends it."""
     worker, queue = Worker(), RunQueue(HookGuard())
     leave = observe(worker, queue.wrap)
     assert leave
@@ -108,7 +108,7 @@ def test_ranges_and_run_queue_in_every_order(
         check()
     for name in leave:
         leaving[name]()
-        leaving[name]()  # once more does nothing
+        leaving[name]()  # a second call does nothing
         here.remove(name)
         check()
     queue.stop()
@@ -169,7 +169,7 @@ def test_observers_are_blind_to_how_dask_calls(observed: Observed, given: int) -
 
 
 def test_what_a_task_raises_is_passed_on_and_not_measured(observed: Observed) -> None:
-    """Dask returns what tasks raise, but for what is to end the thread."""
+    """Dask returns exceptions of tasks, except those that must end the thread."""
     worker, queue, _ = observed
     with inside(worker), pytest.raises(KeyboardInterrupt):
         distributed.worker._run_task_simple(Task("inc-1", interrupt), {}, 0.0)
@@ -181,7 +181,7 @@ def interrupt() -> None:
 
 
 def test_files_are_closed_with_the_recording_and_with_their_threads(observed: Observed) -> None:
-    """Also where the error of a task, whose traceback keeps all frames around it, lives on."""
+    """This also holds if an error of a task, whose traceback holds all frames, is still alive."""
     worker, queue, leave = observed
     kept: list[Any] = []
 
@@ -195,7 +195,7 @@ def test_files_are_closed_with_the_recording_and_with_their_threads(observed: Ob
     thread.start()
     thread.join()
     assert kept[0]["op"] == "task-erred"
-    assert open_files("schedstat") == before  # the thread's own went with it
+    assert open_files("schedstat") == before  # the thread's file was closed with it
     run_task(worker)
     assert open_files("schedstat") == before + 1
     leave()

@@ -1,8 +1,8 @@
 """Three clients at once on a cluster of Dask's commands: a healthy one, and two whose tasks fail.
 
-All connections are encrypted, and each process of the cluster has a separate disk. Expected is
-what the scripts did and printed. What a client records is its own work: no text of the others is in
-its files. One client's part of what the scheduler's preload records has the same task runs.
+All connections are encrypted, and each process of the cluster has a separate disk. The expected
+values are what the scripts did and printed. A client records only its own work, and its files
+contain no texts of other clients. Its part of the preload's run has the same task runs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the three; the scheduler's disk has what its preload recorded."""
+    """Run the three clients. The scheduler's disk has the preload's run."""
     place = tmp_path_factory.mktemp("three")
     (place / "script.py").write_text(SCRIPT)
     traces = place / "traces"
@@ -109,13 +109,13 @@ def directory_of(place: Path, name: str, source: str) -> Path:
 
 
 def printed(place: Path, name: str) -> dict[str, list[str]]:
-    """Return status and type of error of each task, as the script printed them."""
+    """Return status and error type of each task, as the script printed them."""
     lines = (place / f"{name}.printed").read_text().splitlines()
     return {key: outcome for key, *outcome in map(str.split, lines)}
 
 
 def recorded(place: Path, name: str, source: str) -> TraceAnalyser:
-    """Open a client's own run, or its part of the preload's."""
+    """Open a client's run, or its part of the preload's run."""
     client = None if source == "own" else name
     return TraceAnalyser(directory_of(place, name, source), client=client, progress=False)
 
@@ -124,7 +124,7 @@ def recorded(place: Path, name: str, source: str) -> TraceAnalyser:
 def test_both_sources_have_the_task_runs_and_errors(name: str, place: Path) -> None:
     expected = printed(place, name)
     failed = {key: error for key, (status, error) in expected.items() if status == "error"}
-    # A task of another client that was on the worker when it was killed fails as well.
+    # A task of another client that was on the killed worker fails too.
     is_hit = "KilledWorker" in failed.values()
     assert is_hit or name != "eve"
     attempts = []
@@ -155,7 +155,7 @@ def test_no_text_of_others_is_in_what_a_client_records(name: str, place: Path) -
 
 
 def seconds_of_workers(directory: Path) -> float:
-    """Return for how long the workers of a run were there, by the events of its files alone."""
+    """Return the seconds for which the workers of a run existed, according to its files' events."""
     spans: dict[str, tuple[float, float]] = {}
     left: dict[str, float] = {}
     for database in open_run(directory).databases:

@@ -1,4 +1,4 @@
-"""Each failed attempt has its whole traceback, bounded, and changes nothing of the error."""
+"""Each failed attempt has its traceback, up to a limit, and the error is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has begun and not ended is in the files while it lasts: tasks, loops, scheduler, client."""
+"""Work in progress is in the files: tasks, event loops, scheduler, and client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def client() -> Iterator[Client]:
 
 
 def is_forgotten(client: Client) -> bool:
-    """Return whether the tasks of earlier tests are gone, whose futures may be in circles."""
+    """Return whether tasks of earlier tests are released, whose futures may be in cycles."""
     gc.collect()
     return not client.cluster.scheduler.tasks
 
@@ -54,12 +54,12 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
 
 
 def rows_of(source: Any, key: Any) -> list[dict[str, Any]]:
-    """Rows of a task."""
+    """Return the rows of a task."""
     return [row for row in facts(source, "TracePlugin", "Task Under Way") if row["key"] == key]
 
 
 def first_row(source: Any, key: Any, **wanted: Any) -> dict[str, Any]:
-    """Wait for a row of a task with these values; return it with the frames of its stack."""
+    """Wait for a row of a task with these values, and return it with the frames of its stack."""
 
     def found() -> dict[str, Any] | None:
         for row in rows_of(source, key):
@@ -67,7 +67,7 @@ def first_row(source: Any, key: Any, **wanted: Any) -> dict[str, Any]:
                 return row
         return None
 
-    # The cluster is in this process: it gets no further while the files are read.
+    # The cluster is in this process, so it does not continue while the files are read.
     row: dict[str, Any] = wait_until(found, every=0.5)
     return {**row, "frames": frames_of(source, "TracePlugin", row)}
 
@@ -130,7 +130,7 @@ def test_a_task_that_computes(client: Client, run: Any) -> None:
     SPUN.clear()
     future = client.submit(spin, key="spin")
     try:
-        # Running, though it waits for the interpreter's lock.
+        # It counts as running, although it waits for the GIL.
         row = first_row(run, "spin", thread_state="running")
         assert any(name == "spin" for name, *_ in row["frames"])
         wait_until(
@@ -144,7 +144,7 @@ def test_a_task_that_computes(client: Client, run: Any) -> None:
 def test_brief_tasks_have_no_rows(client: Client, run: Any) -> None:
     client.gather(client.map(time.sleep, [0.3] * 64, pure=False))  # on eight threads
     run.flush()
-    # Of those that a slow machine keeps for a second, each tells that it does.
+    # Only tasks that take a second, on a slow machine, have rows.
     rows = facts(run, "TracePlugin", "Task Under Way")
     assert all(row["since"] <= row["timestamp"] - 1 for row in rows)
     assert len(rows) < 64
@@ -229,7 +229,7 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     row = until_state(run, lambda row: row["unfinished"] == 3)
     tasks = {"go_on": {"processing": 1}, "after": {"waiting": 1}, "nowhere": {"no-worker": 1}}
     assert row["tasks"] == tasks
-    assert row["finished"] == {}  # what the cluster did before does not count
+    assert row["finished"] == {}  # earlier tasks of the cluster do not count
     (held,) = row["held_back"]
     assert (held["key"], held["function"]) == ("nowhere-1", "nowhere")
     assert held["restrictions"] == {"resources": {"GPU": 2}}
@@ -245,7 +245,7 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     count = len(states(run))
     nowhere.cancel()
     until_state(run, lambda row: row["unfinished"] == 2)
-    assert len(states(run)) <= count + 2  # while nothing changes, every 10 s
+    assert len(states(run)) <= count + 2  # every 10 s while nothing changes
     Event("go").set()
     after.result()
     row = until_state(run, lambda row: row["tasks"].get("after") == {"memory": 1})
@@ -256,7 +256,7 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
 
 
 def test_a_client_that_leaves(client: Client, run: Any) -> None:
-    """What its end takes away is told before, sent to a worker or not."""
+    """Tasks that are cancelled when it leaves are recorded before, assigned or not."""
     address = client.scheduler.address
     with Client(address, set_as_default=False) as other:
         first = other.submit(go_on, key="others-go")
@@ -345,7 +345,7 @@ def test_a_forked_child_writes_nothing(client: Client, run: Any) -> None:
 
 
 class Hostile(Queue):  # type: ignore[misc]
-    """A primitive whose name and class cannot be asked for."""
+    """Primitive whose name and class raise exceptions."""
 
     asked: ClassVar[list[str]] = []
 
@@ -362,7 +362,7 @@ class Hostile(Queue):  # type: ignore[misc]
 
 
 class HostileList(list):  # type: ignore[type-arg]
-    """A collection of futures that cannot be looked through."""
+    """Collection of futures that cannot be iterated."""
 
     def __iter__(self) -> Iterator[Any]:
         if threading.current_thread().name.startswith("dasfprof"):
@@ -397,7 +397,7 @@ def test_objects_that_cannot_be_looked_at(client: Client, run: Any) -> None:
 
 
 def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> None:
-    """The CPU clock of a thread that is gone must not be read: that may crash the process."""
+    """The CPU clock of an ended thread must not be read, which might crash the process."""
     done = threading.Event()
 
     def look() -> None:
@@ -410,7 +410,7 @@ def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> N
     looker = threading.Thread(target=look)
     looker.start()
     try:
-        for number in range(40):  # each leaves its thread, whose place a new one takes
+        for number in range(40):  # each task secedes, and a new thread replaces its thread
             keys = [("leaves", number, i) for i in range(4)]
             client.gather(client.map(leave, range(4), key=keys, workers=[worker.address]))
     finally:
@@ -443,7 +443,7 @@ def test_a_look_that_fails(
     monkeypatch.setattr(f"{look.__module__}.{look.__qualname__}", fail)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     future = client.submit(go_on, key=f"failing-{look.__qualname__}")
-    wait_until(lambda: looks >= 3)  # others are taken after one that failed
+    wait_until(lambda: looks >= 3)  # samples continue after a failed one
     Event("go").set()
     future.result()
     run.stop()
@@ -462,7 +462,7 @@ def test_the_same_is_repeated_less_often_changes_are_written_and_flicker_is_not(
     repeats, states = Repeats(0.0), {"s": "sleeping", "r": "running"}
     seen = zip("aabbbbbbbbb", "ssssrsrsrrr", strict=True)
     due = [at for at, (facts, state) in enumerate(seen) if repeats.is_due(at, facts, states[state])]
-    # At 3 and 7 as nothing was written for so long; at 8 what was written at 7 was flicker.
+    # 3 and 7 are due because nothing had been written for long; the change at 8 is flicker.
     assert due == [0, 1, 2, 3, 7, 9]
 
 
@@ -470,7 +470,9 @@ def test_a_thread_that_used_a_core_was_running() -> None:
     busy = Busy()
     assert busy.state("sleeping", 1.0, 10.0) is None
     assert busy.state("sleeping", 1.3, 11.0) == "running"
-    assert busy.state("sleeping", 1.3, 11.1) == "running"  # too soon: any thread may have waited
+    assert (
+        busy.state("sleeping", 1.3, 11.1) == "running"
+    )  # too soon: the thread may have waited by chance
     assert busy.state("sleeping", 1.31, 12.0) == "sleeping"
     assert busy.state("disk", 1.31, 13.0) == "disk"
     assert busy.state(None, None, 14.0) is None

@@ -1,4 +1,4 @@
-"""What was under way is in the files after any death of the processes that wrote them."""
+"""Work in progress is in the files, whichever of the processes that wrote them dies."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ def task(source: Any) -> dict[str, Any] | None:
 
 
 def is_all_told(source: Path) -> bool:
-    """Return whether each process has told of its part while it goes on."""
+    """Return whether each process has written its part of the work in progress."""
     state = last(source, "SchedulerPlugin", "Scheduler State")
     client = last(source, "StepRecorder", "Client Under Way", waits_in="result")
     return bool(task(source) and client and state and state["unfinished"] == 51)
 
 
 def assert_told(traces: Path, script: Path) -> None:
-    """The files hold what the task, the scheduler and the client did."""
+    """Assert that the files contain the state of the task, the scheduler and the client."""
     row = task(traces)
     assert row is not None
-    assert row["state"] in ("executing", "cancelled")  # the client's leaving releases it
+    assert row["state"] in ("executing", "cancelled")  # the leaving client releases it
     assert (row["waits_in"], row["waits_for"]) == ("Event", "never")
     line = script.read_text().splitlines().index('    Event("never").wait()') + 1
-    # The worker may know no file of what the client sent; the client's file tells it.
+    # The worker may not know the source file of the function, but the client's trace file has it.
     name, _, number = frames_of(traces, "TracePlugin", row)[0]
     assert [name, number] == ["never", line]
     told = TraceAnalyser(traces, progress=False).trace.stacks["frames"]
@@ -94,7 +94,7 @@ def assert_told(traces: Path, script: Path) -> None:
 
 
 def start(processes: Processes) -> tuple[Any, Path, Path]:
-    """Run the script until all processes have told of the task that hangs."""
+    """Run the script until all processes have written about the hanging task."""
     script, traces = processes.directory / "hangs.py", processes.directory / "traces"
     script.write_text(textwrap.dedent(SCRIPT))
     process = processes.start(str(script), str(processes.scheduler_file), str(traces))
@@ -103,7 +103,7 @@ def start(processes: Processes) -> tuple[Any, Path, Path]:
 
 
 def last_state(traces: Path) -> dict[str, Any] | None:
-    """Return what the scheduler had under way as the script's client left."""
+    """Return the scheduler's state when the script's client left."""
     client = last(traces, "StepRecorder", "Client Under Way", waits_in="result")
     assert client is not None
     wanted = {"occasion": "client-left", "client": client["client"]}
@@ -121,7 +121,7 @@ def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: s
     assert left["tasks"] == {"never": {"processing": 1}, "rest": {"waiting": 50}}
     (mine,) = (one for one in left["clients"] if one["client"] == left["client"])
     assert (mine["wanted"], mine["unfinished"]) == (51, 51)
-    # What it took away is told as such, the task that was sent in a run of its own.
+    # The cancelled tasks are recorded as such; the assigned task has a task run.
     states = "SchedulerPlugin", "Scheduler State"
     after = record.wait_until(lambda: last(traces, *states, occasion="interval", unfinished=0))
     assert after["tasks"] == {}
@@ -134,7 +134,7 @@ def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: s
 
 
 class SlowToSend:
-    """Is sent to another worker once there is a file."""
+    """Result whose transfer to another worker waits for a file."""
 
     def __init__(self, file: str | None) -> None:
         self.file = file

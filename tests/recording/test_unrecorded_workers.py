@@ -1,4 +1,4 @@
-"""Workers that cannot record join a recorded cluster, work, and say once why they do not record."""
+"""Workers that cannot record join a recorded cluster, work, and log the reason once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WARNING = "This worker is not recorded by the profiler, and works as usual"
 
 @contextmanager
 def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `dask worker`, called "bare", where dasfprof is not installed."""
+    """Run `dask worker` with the name "bare", without dasfprof."""
     (directory / "bare").mkdir()
     (directory / "bare" / "sitecustomize.py").write_text(NOT_INSTALLED)
     environment = {**os.environ, "PYTHONPATH": str(directory / "bare")}
@@ -117,7 +117,7 @@ def test_registering_names_workers_without_dasfprof(
 
 
 def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
-    """Its directory is a file: as root, no mode keeps a process from writing."""
+    """Its directory is a file, because permissions do not apply to root."""
     taken = tmp_path / "taken"
     with new_client(**TCP) as client:
         run = dasfprof.register_default_profiler(client, directory=taken)
@@ -148,7 +148,8 @@ def test_the_plugin_travels_as_source_text(tmp_path: Path) -> None:
         assert (back.name, back.settings) == (plugin.name, settings)
         parts = [type(part) for part in back.parts]
         assert parts == [WorkerTaskPlugin, ResourceMonitor, GPUAnnotationPlugin]
-        # Read where dasfprof is not: no byte code, which only one version of Python understands.
+        # This is read without dasfprof, so it must not be bytecode, which depends on the Python
+        # version.
         assert b"CodeType" not in shipped
         assert b"_make_function" not in shipped
 

@@ -1,4 +1,4 @@
-"""Recording never touches data: nothing is unspilled or reordered, no attribute is computed."""
+"""Recording does not touch data: it does not unspill or reorder results, or compute attributes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spilling_cluster() -> Iterator[Client]:
 
 
 def stored(client: Client) -> tuple[list[Any], list[Any], dict[Any, Any]]:
-    """Keys in memory from the oldest to the newest, keys on disk, and how often it was moved."""
+    """Return keys in memory from oldest to newest, keys on disk, and the number of moves."""
     data = client.cluster.workers[0].data
     metrics = data.cumulative_metrics.items()
     counts = {name: value for name, value in metrics if name[1] != "seconds"}
@@ -47,7 +47,7 @@ def test_spilled_results_stay_where_they_are(tmp_path: Path) -> None:
     def fill(client: Client) -> None:
         kept.append(arrays := [])
         for i in range(12):
-            size = 50_000 if i % 5 else 400_000  # the larger are spilled as they are stored
+            size = 50_000 if i % 5 else 400_000  # the larger ones are spilled when they are stored
             arrays.append(client.submit(np.ones, size, dtype="u1", key=("filled", i)))
             wait(arrays)
         arrays.append(client.submit(np.sum, arrays[3], key="uses-a-spilled-one"))
@@ -59,7 +59,7 @@ def test_spilled_results_stay_where_they_are(tmp_path: Path) -> None:
         without = stored(client)
     with (
         spilling_cluster() as client,
-        # Sampling all the time, so that the sampler's readings are tried as well.
+        # Sample all the time, so that the sampler is tested too.
         dasfprof.profile(client, directory=tmp_path, sample_interval=0.002) as run,
     ):
         fill(client)
@@ -69,13 +69,13 @@ def test_spilled_results_stay_where_they_are(tmp_path: Path) -> None:
     assert_whole(run)
     rows = {row["key"]: row for row in computed(run)}
     assert len(rows) == 13
-    # A result is described as it is made, so also where it was spilled at once.
+    # A result is described when it is computed, so also if it is spilled at once.
     assert all(rows["filled", i]["shape"] is not None for i in range(12))
     assert rows["uses-a-spilled-one"]["disk_read_size"] > 0
 
 
 def test_store_that_does_not_take_a_result(tmp_path: Path) -> None:
-    """It is larger than all memory and cannot be written to disk: the task has failed."""
+    """It is larger than the memory and cannot be written to disk, so the task fails."""
 
     class Unpicklable:
         def __sizeof__(self) -> int:
@@ -98,7 +98,7 @@ asked: Counter[str] = Counter()
 
 
 class Shy:
-    """Notes every attribute that it is asked for."""
+    """Object that records all attribute accesses."""
 
     def __getattribute__(self, name: str) -> Any:
         asked[name] += 1
@@ -109,7 +109,7 @@ class Shy:
 
 
 class ShyArray(np.ndarray):
-    """An array whose attributes are noted too; its shape is read all the same, past them."""
+    """Array that records attribute accesses. Its shape can be read without them."""
 
     def __getattribute__(self, name: str) -> Any:
         asked[name] += 1
@@ -117,7 +117,7 @@ class ShyArray(np.ndarray):
 
 
 class Costly:
-    """Would compute for its shape."""
+    """Object whose shape is computed."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ class Costly:
 
 
 class Slotted:
-    """Has slots of these names, one not filled."""
+    """Object with these slots, one of which is empty."""
 
     __slots__ = ("dtype", "shape")
 
@@ -140,7 +140,7 @@ class Slotted:
 
 
 class OddMeta(type):
-    """A type that raises when it is asked for its name; Dask asks for `__name__`."""
+    """Type whose name raises an exception. Dask reads `__name__`."""
 
     def __getattribute__(cls, name: str) -> Any:
         if name in ("__mro__", "__qualname__"):
@@ -150,7 +150,7 @@ class OddMeta(type):
 
 
 class Holder:
-    """Has attributes of these names, on the instance."""
+    """Object with these instance attributes."""
 
     def __init__(self) -> None:
         self.shape = "not a shape"
@@ -186,7 +186,7 @@ client = client_of(1, 1, processes=False)
 
 def test_results_are_asked_for_nothing(client: Client, tmp_path: Path) -> None:
     def asked_for(name: str, run: int) -> dict[str, int]:
-        """Run one task without bringing its result here; give what its result was asked for."""
+        """Run a task without fetching its result, and return the attributes that were read."""
         asked.clear()
         future = client.submit(VALUES[name][0], key=(name, run))
         wait(future)

@@ -1,4 +1,4 @@
-"""How a worker ended is told by what proves it: nanny, scheduler, its own errors and memory."""
+"""Evidence for the reason of a worker's exit: nanny, scheduler, its errors, and its memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.under_way.processes import advice
 from dasfprof.recording.cluster.worker_exits import exit_in
 
-#: As `Server.get_logs` gives them, the newest first.
+#: Log records as `Server.get_logs` returns them, newest first.
 LOGS = [
     "10:11:50,799 - distributed.nanny - INFO - Worker process 30 was killed by signal 15",
     "2026-11-22 10:11:50,772 - distributed.nanny - INFO - Worker process 20 exited with status 3",
@@ -55,7 +55,7 @@ def test_only_what_was_far_from_its_limit_is_called_so(memory: float, far: bool)
 
 @contextmanager
 def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iterator[Client]:
-    """Record a cluster of one worker, on which no task survives a death."""
+    """Record a cluster of one worker, whose death fails all its tasks."""
     settings = {"distributed.scheduler.allowed-failures": 0, **config}
     with (
         dask.config.set(settings),
@@ -66,7 +66,7 @@ def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iter
 
 
 def killed_by(directory: Path, function: Any, *args: Any, **options: Any) -> pd.DataFrame:
-    """Record a task that ends its worker; return the findings."""
+    """Record a task that ends its worker, and return the findings."""
     with recorded(directory, **options) as client:
         with pytest.raises(KilledWorker):
             client.submit(function, *args).result(timeout=120)
@@ -75,7 +75,7 @@ def killed_by(directory: Path, function: Any, *args: Any, **options: Any) -> pd.
 
 
 def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
-    """Return the run and its findings, of which the events contradict none."""
+    """Return the run and its findings, which no event contradicts."""
     analyser = TraceAnalyser(directory, progress=False)
     return analyser, unrefuted(analyser, directory)
 
@@ -87,7 +87,7 @@ def words(findings: pd.DataFrame) -> str:
 
 
 def hold(seconds: int) -> None:
-    """Hold the interpreter's lock, so that no other thread of the process runs."""
+    """Hold the GIL, so that no other thread of the process runs."""
     ctypes.PyDLL(None).sleep(seconds)
 
 
@@ -96,7 +96,7 @@ def test_given_up_for_want_of_heartbeats_is_no_matter_of_memory(tmp_path: Path) 
     findings = killed_by(tmp_path, hold, 600, **{"distributed.scheduler.worker-ttl": "2s"})
     (change,) = facts(tmp_path, "SchedulerPlugin", "Cluster Change")
     assert (change["action"], change["who"]) == ("worker-ttl", "scheduler")
-    # Dask waits for ten heartbeats, of which it sends one each half second, at least.
+    # Dask waits for at least ten heartbeats, with intervals of at least half a second.
     assert change["number"] >= 5.0
     told = words(findings)
     assert "it received no heartbeat for longer than" in told
@@ -121,11 +121,11 @@ def test_a_signal_alone_proves_no_want_of_memory(tmp_path: Path) -> None:
 def test_the_error_by_which_a_worker_ended_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker that cannot unpickle what it is sent closes, and nobody tells why."""
+    """A worker that cannot unpickle a message closes, and Dask does not report the reason."""
     (tmp_path / "only_here.py").write_text("def load(number):\n    return number\n")
     traces = tmp_path / "traces"
     with recorded(traces) as client:
-        monkeypatch.syspath_prepend(tmp_path)  # of this process alone
+        monkeypatch.syspath_prepend(tmp_path)  # in this process alone
         only_here = importlib.import_module("only_here")
         with pytest.raises(KilledWorker):
             client.submit(only_here.load, 1).result(timeout=120)
@@ -166,7 +166,7 @@ def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> N
         wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
         wait_until(lambda: under_way(tmp_path, "waiter-1", "waits_in"))
         with suppress(TimeoutError, asyncio.TimeoutError):
-            wait([waiter], timeout=4)  # a wait of 3 s is worth a word
+            wait([waiter], timeout=4)  # a wait of 3 s is reported
         del holder
     _, findings = ended(tmp_path)
     about = findings[findings["Finding"].str.contains("shared|lost|left the cluster")]
@@ -183,7 +183,7 @@ def under_way(directory: Path, key: str, name: str) -> bool:
 
 
 def climb(limit: int, seen: str) -> None:
-    """Take 85 % of a limit until a file says that this was seen, and then more than all of it."""
+    """Take 85 % of a limit until a file shows that this was sampled, and then exceed the limit."""
     held = [b"1" * 10**6]
     while psutil.Process().memory_info().rss < 0.85 * limit:
         held.append(b"1" * 10**6)
@@ -196,7 +196,7 @@ def climb(limit: int, seen: str) -> None:
 
 @pytest.mark.whole_program
 def test_the_last_memory_readings_survive_a_kill_by_the_nanny(tmp_path: Path) -> None:
-    """Nothing but the memory near its limit lets the worker write before it is killed."""
+    """Only memory near the limit makes the worker write before it is killed."""
     limit, traces, seen = 400_000_000, tmp_path / "traces", tmp_path / "seen"
 
     def memory_on_disk() -> float:
@@ -221,5 +221,5 @@ def test_the_last_memory_readings_survive_a_kill_by_the_nanny(tmp_path: Path) ->
     assert "threads_per_worker=" not in " ".join(findings["Suggestion"])
     (death,) = analyser.died_of_memory().to_dict("records")
     assert death["Suspect"] == "climb"
-    # Its nanny kills it at 95 %, and it takes at most 100 MB per 100 ms.
+    # Its nanny kills it at 95 %, and it allocates at most 100 MB per 100 ms.
     assert death["Memory (MB)"] >= 0.85 * limit / 1e6

@@ -1,4 +1,4 @@
-"""Functions that run on workers outside of tasks are recorded, drawn and accounted for."""
+"""Functions that run on workers outside tasks are recorded, shown and accounted for."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_functions_are_recorded_with_cpu_state_and_lines_and_restored(tmp_path: 
     assert answers == [7, NAP]
     rows = facts(run, "TracePlugin", "Worker Function")
     names = {row["function"].rpartition(".")[2]: row for row in rows}
-    assert {name: row["state"] for name, row in names.items()} == {  # none of dasfprof's own
+    assert {name: row["state"] for name, row in names.items()} == {  # none of dasfprof's functions
         "burn": "success", "sleep_beside": "success", "fail": "failed",
     }  # fmt: skip
     assert CPU <= names["burn"]["cpu"] <= names["burn"]["duration"] + 0.01
     assert names["sleep_beside"]["duration"] >= NAP
     assert names["sleep_beside"]["cpu"] < NAP
 
-    # Threads idle for the function and not for the client, whose calls have lines.
+    # Threads are idle because of the function, not of the client, whose calls have lines.
     analyser = run.analyser(progress=False)
     seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     assert seconds["Functions outside tasks"] >= 2 * CPU

@@ -1,6 +1,6 @@
-"""Every kind of work is recorded as it happened, on real worker processes.
+"""All kinds of work are recorded correctly, on real worker processes.
 
-What happened is told by `independent_record`; results are compared with values known beforehand.
+`independent_record` provides the expected task runs. Results are compared with known values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cluster_client() -> Iterator[Client]:
 
 @pytest.fixture
 def unused_client() -> Iterator[Client]:
-    """A cluster that holds no result of an earlier test, which would be computed again."""
+    """Return a client of a cluster without results of earlier tests, which might be recomputed."""
     with recorded_cluster() as client:
         yield client
 
@@ -172,7 +172,7 @@ def test_every_task_run_is_recorded(
 
 
 def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
-    """The scheduler's own file says the same, shifted times and all."""
+    """Assert that the scheduler's file has the same task runs, with the same clock corrections."""
 
     def ends(rows: list[dict[str, Any]], state: str) -> dict[Any, Any]:
         columns = state, "start", "stop", "worker"
@@ -212,7 +212,7 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
         return spent
 
     def meter(seconds: float) -> float:
-        """Meter a part of its own, which Dask takes out of what it meters around it."""
+        """Measure a nested part, which Dask subtracts from the enclosing measurement."""
         with context_meter.meter("thread-cpu", func=time.thread_time):
             spent = burn(seconds)
         return spent + burn(seconds)
@@ -243,7 +243,7 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
 
 
 def correct(seconds: float, dask_worker: Any) -> None:
-    dask_worker.periodic_callbacks["heartbeat"].stop()  # it would set the correction anew
+    dask_worker.periodic_callbacks["heartbeat"].stop()  # it would reset the correction
     dask_worker.scheduler_delay = seconds
 
 
@@ -253,7 +253,7 @@ def restore(dask_worker: Any) -> None:
 
 
 def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Path) -> None:
-    """Whatever correction Dask applies at the time, also where it changes while a task runs."""
+    """This does not depend on Dask's clock correction, even if it changes while a task runs."""
 
     def around(event: str | None) -> tuple[float, float]:
         start = time.time()
@@ -284,12 +284,12 @@ def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Pat
     assert [row["scheduler_delay"] for row in clocks] == [5.0, -7.0]
 
 
-#: Seconds by which a heartbeat changes the correction: far more than a thread waits for a core.
+#: Seconds by which a heartbeat changes the correction, much longer than CPU waits.
 SHIFT = 1.0
 
 
 class Heartbeat(WorkerPlugin):
-    """Changes the correction as a task is given a thread: the task begins a moment later."""
+    """Change the correction when a task gets a thread, just before the task starts."""
 
     name = "heartbeat-between"
 
@@ -313,7 +313,7 @@ def heartbeat_between(client: Client, worker: list[str]) -> Iterator[None]:
 def test_start_is_right_just_after_a_heartbeat(client: Client, tmp_path: Path) -> None:
     def begin() -> float:
         begun = time.time()
-        # The worker learns late that it ended, so that either correction fits what it knows.
+        # The worker learns late that the task ended, so either correction would be possible.
         get_worker().loop.add_callback(time.sleep, 2 * SHIFT)
         return begun
 
@@ -325,7 +325,7 @@ def test_start_is_right_just_after_a_heartbeat(client: Client, tmp_path: Path) -
 
 
 def test_a_correction_that_only_the_task_knows_is_noted(client: Client, tmp_path: Path) -> None:
-    """Two heartbeats come within the task, so that no begin or end meets the first one's."""
+    """Two heartbeats come within the task, so the first correction applies to no start or end."""
 
     def wait() -> float:
         begun = time.time()
@@ -570,8 +570,8 @@ def test_cancelled_before_it_ran(client: Client, tmp_path: Path) -> None:
             record.wait_until(lambda i=i: running(client, f"block-{i}"))
         behind = {f"behind-{i}" for i in range(20)}
         waiting = client.map(increment, range(20), key=sorted(behind))
-        # The graph and its cancellation travel apart from what is asked here: until they have
-        # come, nobody knows these keys either.
+        # Requests may overtake the graph and its cancellation. Until these arrive, the keys are
+        # unknown too.
         record.wait_until(lambda: all_sent(client, behind))
         client.cancel(waiting)
         record.wait_until(lambda: not known_keys(client) & behind)
@@ -624,7 +624,9 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
     slow_keys = [("slow", i) for i in range(30)]
     worker = next(iter(client.nthreads()))
     with dasfprof.profile(client, directory=tmp_path) as run:
-        client.submit(slow, -1, key=("slow", -1)).result()  # now Dask knows how long they take
+        client.submit(
+            slow, -1, key=("slow", -1)
+        ).result()  # now Dask knows the duration of these tasks
         futures = client.map(
             slow, range(30), key=slow_keys, workers=[worker], allow_other_workers=True
         )
@@ -664,7 +666,7 @@ def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -
 
 
 class ClosingJustThen(WorkerPlugin):
-    """Sets the worker's status between the decision to start a task and its start, as races do."""
+    """Set the worker's status between the decision to start a task and its start, as in a race."""
 
     def setup(self, worker: Any) -> None:
         self.worker, self.at = worker, "late-1"
@@ -702,7 +704,7 @@ def test_running_as_recording_begins_and_ends(client: Client, tmp_path: Path) ->
     early, expected = rows["early", 0], runs["early", 0]
     assert early["run_id"] == expected["run_id"]
     assert abs(early["duration"] - (expected["stop"] - expected["start"])) < NOISE
-    # Which correction of its clock Dask used as it began is not known any more.
+    # The clock correction that Dask used at its start is no longer known.
     assert abs(early["timestamp"] - expected["start"]) < 1
     assert early["timestamp"] + early["duration"] <= early["done"]
     assert early["executing"] is None

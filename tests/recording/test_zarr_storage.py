@@ -1,4 +1,4 @@
-"""What Zarr 3 and asynchronous file systems read is what their stores hold, and they time."""
+"""Recorded reads of Zarr 3 and asynchronous file systems equal those of their stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ client = client_of(1, 2, processes=False)
 
 
 def stores(directory: Path) -> dict[str, tuple[Any, str]]:
-    """Return stores, and the names that they have in tables."""
+    """Return stores, with their names in tables."""
     from zarr.storage import FsspecStore, LocalStore, ObjectStore
 
     slow_store.OBJECTS.clear()
@@ -56,7 +56,7 @@ def stores(directory: Path) -> dict[str, tuple[Any, str]]:
 
 
 def sizes_of(store: Any) -> list[int]:
-    """Return the bytes of the chunks that a store holds, by its own account."""
+    """Return the bytes of the chunks in a store."""
 
     async def read() -> list[int]:
         if getattr(store, "path", None) == "root":
@@ -82,7 +82,7 @@ def profiled(client: Client, directory: Path, program: Callable[[], Any]) -> Tra
 
 
 def moved(analyser: TraceAnalyser) -> dict[str, Any]:
-    """Return the sums of requests over functions."""
+    """Return the requests, summed over functions."""
     table = analyser.storage()
     table = table[table["Storage"] != "disk"]
     names = ["Task Runs", "Reads", "Read (MB)", "Writes", "Written (MB)", "Unsized Calls"]
@@ -129,7 +129,7 @@ def test_samples_show_that_arrow_reads(
     tmp_path: Path,
     s3: S3Server,  # noqa: F811
 ) -> None:
-    """Its file systems have no place to count in."""
+    """Requests of Arrow's file systems cannot be counted."""
     import pyarrow
     from pyarrow import fs, parquet
 
@@ -188,7 +188,7 @@ def test_small_slow_requests_are_found_and_the_advice_works(
     assert figures["requests"]["value"] == CHUNKS
     assert figures["size"]["value"] == pytest.approx(VALUES * 8)
     assert figures["each"]["value"] >= 0.25
-    # Two threads have three rounds each.
+    # Each of two threads makes three rounds of requests.
     assert (figures["times"]["value"], figures["more"]["value"]) == (6.0, 6.0)
     assert "blocked-tasks" not in {each.rule for each in analyser.findings()}
     (function,) = set(analyser.storage()["Function"])
@@ -211,7 +211,7 @@ def test_chunks_that_do_not_match_the_stored_ones(client: Client, tmp_path: Path
     array = new_array(store, chunks=(4, VALUES), compressors="auto")
     halves = da.from_zarr(array, chunks=(2, VALUES // 2))
     analyser = profiled(client, tmp_path / "a", lambda: halves.sum().compute())
-    # Six stored chunks have each two by two parts.
+    # Each of six stored chunks is read in two by two parts.
     assert moved(analyser)["Reads"] == 24
     run = analyser.run
     items = [each for text in run.storage["items"] for each in str(text).split()]
@@ -221,7 +221,7 @@ def test_chunks_that_do_not_match_the_stored_ones(client: Client, tmp_path: Path
 @pytest.mark.parametrize("way", slow_store.WAYS)
 def test_requests_count_however_they_are_called(way: Callable[..., list[bytes]]) -> None:
     slow_store.OBJECTS.update({f"p/{number}": bytes(number) for number in range(1, 6)})
-    # It has methods of before these are wrapped.
+    # Its methods were looked up before the hooks wrapped them.
     system, paths = slow_store.SlowSystem(), [f"p/{number}" for number in range(1, 6)]
     heard = heard_of(lambda: [way(system, paths)])
     assert sorted(heard.calls) == [("slow", False, number) for number in range(1, 6)]
@@ -262,7 +262,7 @@ def test_threads_that_decompress_compute(client: Client, tmp_path: Path) -> None
     spent = analyser.per_function_bottleneck().set_index("Function")
     (function,) = set(analyser.storage()["Function"])
     assert spent.loc[function, "CPU (s)"] >= 0.5 * alone
-    # Its threads' waits for a core are waits for a core.
+    # CPU wait of its threads counts as CPU wait.
     used = spent.loc[function, ["CPU (s)", "Waiting for CPU (s)"]].sum()
     assert used > spent.loc[function, "Waiting for storage (s)"]
 
@@ -303,7 +303,7 @@ def outcome(client: Client, function: Callable[..., Any], path: str) -> str:
     try:
         return repr(client.submit(function, path, pure=False).result(timeout=60))
     except Exception as error:
-        # Coroutines have their addresses in texts.
+        # Texts of coroutines contain addresses.
         return f"{type(error).__qualname__}: {re.sub('0x[0-9a-f]+', '', str(error))}"
 
 
