@@ -1,6 +1,6 @@
-"""What `diagnose` finds in a planned run, by rule; the run itself must not contradict it.
+"""Findings of planned runs by rule, which the runs' events must not contradict.
 
-Tests name findings by their rules and figures, never by their sentences, which may be improved.
+Tests name findings by rules and figures, never by sentences, so that sentences can be improved.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ SAID = {
 
 
 class Cases:
-    """Planned runs by name: in some a rule finds something, and in others none does."""
+    """Planned runs by name. In some, a rule finds something, and in others, none does."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[Plan, str, dict[str, Any]]] = {}
         self.absent: dict[str, tuple[Plan, tuple[str, ...]]] = {}
 
     def finds(self, rule: str, name: str, plan: Plan, /, **expected: Any) -> None:
-        """Add a run in which a rule finds this: see `assert_found`."""
+        """Add a run in which a rule has this finding; see `assert_found`."""
         assert name not in self.found
         self.found[name] = plan, rule, expected
 
     def spares(self, name: str, plan: Plan, *rules: str) -> None:
-        """Add a run in which rules, or all of them, find nothing."""
+        """Add a run in which the given rules, or all rules, find nothing."""
         assert name not in self.absent
         self.absent[name] = plan, rules
 
     def tests(self) -> tuple[Any, Any]:
-        """Return a test of the runs in which rules find something, and a test of the others."""
+        """Return a test of the runs with findings, and a test of the runs without."""
 
         @pytest.mark.parametrize("name", self.found)
         def test_a_fault_is_found(name: str, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ class Cases:
         return test_a_fault_is_found, test_what_looks_alike_is_not_found
 
 
-#: Columns of a finding that are not among its figures.
+#: Columns of a finding other than its figures.
 COLUMNS = {
     "Severity": "severity",
     "Cause": "cause",
@@ -75,10 +75,10 @@ COLUMNS = {
 
 
 def found(plan: Plan, directory: Path, *rules: str) -> dict[str, dict[str, Any]]:
-    """Diagnose a planned run by these rules or all; none may fail. Return the findings by rule.
+    """Diagnose a planned run with these rules or all, and return the findings by rule.
 
-    ``Costs (s)`` are the seconds by which a finding is ranked where it promises none; ``Changes``
-    are what it says to set, of which its words have to say each.
+    ``Costs (s)`` are the seconds that rank a finding without potential savings. ``Changes`` are the
+    suggested settings, which must also be in its sentences. No rule may fail.
     """
     told = find(plan.write(directory).run, {rule: RULES[rule] for rule in rules} or RULES)
     against = refute(directory, told)
@@ -95,7 +95,7 @@ def found(plan: Plan, directory: Path, *rules: str) -> dict[str, dict[str, Any]]
 
 
 def facts_of(finding: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding's figures, its columns, and what it says to set."""
+    """Return a finding's figures, columns, and suggested settings."""
     facts = {**without_units(finding["Figures"])}
     facts |= {name: finding[column] for column, name in COLUMNS.items()}
     return facts | {"settings": [change["settings"] for change in finding["Changes"]]}
@@ -104,10 +104,10 @@ def facts_of(finding: dict[str, Any]) -> dict[str, Any]:
 def assert_found(
     plan: Plan, directory: Path, rule: str, **expected: Any
 ) -> dict[str, dict[str, Any]]:
-    """Assert that a rule finds this in a planned run, None where it has no such figure.
+    """Assert that a rule has this finding in a planned run; None means that a figure is missing.
 
-    Numbers that are not whole may be off by 2 %. ``alone`` is whether nothing else is found, and
-    ``absent`` has rules that find nothing. Returns the findings by rule.
+    Fractional numbers may differ by 2 %. ``alone`` requires that there are no other findings, and
+    ``absent`` names rules that find nothing. Returns the findings by rule.
     """
     findings = found(plan, directory)
     assert not expected.pop("alone", False) or findings.keys() == {rule}

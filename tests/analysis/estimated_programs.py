@@ -1,4 +1,4 @@
-"""Programs to estimate: sane ones, and ones with a planted explosion at a known line."""
+"""Programs for estimates: healthy ones, and ones with a planted explosion of tasks or memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def random(rows: int = 1600, chunk: int = 400) -> Any:
 
 
 def table(place: Path) -> Any:
-    """Read eight files with a row group each: `k` repeats, `v` is random, `w` counts up."""
+    """Read eight files with one row group each: `k` repeats, `v` is random, `w` counts up."""
     files = place / "table"
     if not files.exists():
         count = np.arange(200_000)
@@ -64,7 +64,7 @@ SANE: dict[str, Program] = {
 }
 
 
-# --- Programs as users of Dask describe them in their reports -------------------------------------
+# --- Programs from reports of Dask users ----------------------------------------------------------
 
 
 def cells(rows: int = 240, size: int = 60, chunk: int = 10) -> Any:
@@ -92,14 +92,14 @@ def anomaly(_: Path) -> Any:
 
 
 def focal(_: Path) -> Any:
-    """Compute the mean of each cell's neighbours, with the borders of the next chunks."""
+    """Compute the mean of each cell's neighbours, with borders from neighbouring chunks."""
     from scipy.ndimage import uniform_filter
 
     return raster().map_overlap(uniform_filter, depth=2, size=5).max()
 
 
 def basins(_: Path) -> Any:
-    """Scale many small datasets, in one graph with the scales."""
+    """Scale many small datasets in one graph that also computes the scales."""
     import xarray as xr
 
     x = xr.concat([cells(120, 20, 30) for _ in range(12)], "basin")
@@ -128,14 +128,14 @@ REPORTED: dict[str, Program] = {
     "focal": focal,
     "basins": basins,
     "stacked": stacked,
-    # A filter after the read.
+    # The filter comes after the read.
     "catalogue": lambda place: table(place).query("k == 3")[["k", "v", "w"]],
     "words": words,
 }
 
 
 class Stored:
-    """An array in a file, with chunks of 100 rows, as Zarr and h5py have it."""
+    """Array in a file with chunks of 100 rows, like those of Zarr and h5py."""
 
     shape, dtype, ndim, chunks = (1000, 1000), np.dtype("f8"), 2, (100, 1000)
 
@@ -197,7 +197,7 @@ def called_twice(_: Path) -> Any:
     return dask.delayed(max)(first, load("a"))
 
 
-#: With a part of the finding.
+#: Programs with a planted explosion, and a part of the finding.
 PLANTED: dict[str, tuple[Program, str]] = {
     "large_chunk": (large_chunk, "A chunk of 'add' has 3.2 GB"),
     "outer_product": (outer_product, "20,000 times as many values"),

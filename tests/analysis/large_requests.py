@@ -1,4 +1,4 @@
-"""The questions that are answered of runs beyond memory, and their answers in parts."""
+"""Analyses of runs larger than memory, and comparison of their tables with those of whole runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import InParts
 
-#: What must be answered part by part.
+#: Analyses that must be possible in parts.
 ANSWERED = {
     "per_function_bottleneck",
     "per_task_bottleneck",
@@ -35,7 +35,7 @@ ANSWERED = {
 
 
 def requests() -> Iterator[questions.Request]:
-    """All questions that are answered part by part, by all that they can be grouped by."""
+    """Return requests for all analyses that are possible in parts, with all groupings."""
     for question in questions.all():
         how = question.in_parts
         if how is None:
@@ -47,7 +47,7 @@ def requests() -> Iterator[questions.Request]:
 
 
 def in_parts(source: Any, memory: str = "400KB", **settings: Any) -> TraceAnalyser:
-    """Open a run that would take more memory than it may."""
+    """Open a run with a memory limit that it exceeds, so that it is analysed in parts."""
     named = {f"dasfprof.{name.replace('_', '-')}": value for name, value in settings.items()}
     with dask.config.set({"dasfprof.analysis-memory": memory, **named}):
         analyser = TraceAnalyser(source)
@@ -56,7 +56,7 @@ def in_parts(source: Any, memory: str = "400KB", **settings: Any) -> TraceAnalys
 
 
 def assert_same_answers(whole: TraceAnalyser, parts: TraceAnalyser) -> None:
-    """Compare all tables; sums may differ in their last digits."""
+    """Assert that all tables are equal; sums may differ in their last digits."""
     asked = list(requests())
     assert {request.question.name for request in asked} >= ANSWERED
     parts.prepare(asked)
@@ -67,5 +67,5 @@ def assert_same_answers(whole: TraceAnalyser, parts: TraceAnalyser) -> None:
 
 
 def assert_same(expected: pd.DataFrame, found: pd.DataFrame, name: str) -> None:
-    """Compare tables as close as sums in another order are."""
+    """Assert that tables are equal up to the rounding of sums."""
     pd.testing.assert_frame_equal(expected, found, rtol=1e-9, atol=1e-9, obj=name)

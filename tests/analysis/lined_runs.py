@@ -1,4 +1,4 @@
-"""Runs of which lines of the program are known, as files of their plugins."""
+"""Runs with known lines of the program, as files of their plugins."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FILE = "/home/me/pipeline.py"
 DASK = "/x/site-packages/dask/_task_spec.py"
 SIZE = 1_000_000
 
-#: Key, dependencies, start, seconds, graph.
+#: Task run: key, dependencies, start, seconds, graph.
 Run = tuple[Any, Sequence[Any], float, float, str]
 
 
 def frames_of(function: str) -> list[list[Any]]:
-    """Return a stack of the functions in a text such as ``Task.__call__ > load > read``."""
+    """Return the frames of a stack from a text such as ``Task.__call__ > load > read``."""
     names = function.split(" > ")
     return [[name, DASK if name == "Task.__call__" else FILE, 1] for name in names]
 
@@ -46,11 +46,11 @@ def write_run(
     step: tuple[str, ...] = (),
     **more: Any,
 ) -> None:
-    """Write what a worker and the scheduler tell of runs, which come with two graphs.
+    """Write the files of a worker and the scheduler for task runs of two graphs.
 
-    The first has a result of `SIZE` bytes, the second of twice as many, and so on. Samples of
-    stacks are given by their time and function, or by functions that begin with Dask's call.
-    The first graph comes in a step, if one is given; ``more`` is about all task runs.
+    The first task run has a result of `SIZE` bytes, the second of twice as many, and so on. Stack
+    samples are given by time and function, or by functions that begin with Dask's call. The first
+    graph is submitted in `step` if given; ``more`` has facts about all task runs.
     """
     worker = [
         row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
@@ -93,7 +93,7 @@ def write_lines(
     files: Sequence[str] = (FILE,) * 4,
     uuid: str = "1",
 ) -> None:
-    """Write what the client tells of lines 1 to 4, whose ids are ten times their numbers."""
+    """Write the client's file about lines 1 to 4, whose ids are ten times their numbers."""
     lines = [
         row(LINE, timestamp=T - 3, id=10 * n, file=file, line=n, code="main", text=f"text {n}")
         for n, file in enumerate(files, 1)
@@ -117,7 +117,7 @@ def write_lines(
 def opened(
     directory: Path, runs: Sequence[Run], layers: Any = None, graphs: Any = (), **more: Any
 ) -> TraceAnalyser:
-    """Write runs, and their lines unless the client told none; open both."""
+    """Write task runs and, unless `layers` is None, their lines, and open the files."""
     write_run(directory, runs, **more)
     if layers is not None:
         write_lines(directory, layers, graphs)

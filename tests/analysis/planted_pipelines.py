@@ -1,8 +1,7 @@
 """Small pipelines with one known fault each.
 
-They sleep where it is not the CPU that matters, so that a machine with other work shows them as
-well. Each tells by figures of its own, measured by its tasks and its client, that the fault was
-there: nothing of that comes from a trace.
+They sleep unless the CPU matters, so that the faults also show on a busy machine. Tasks and client
+measure whether the fault occurred, independently of the trace.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from distributed import Client, Future, get_worker, wait
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline, and what it takes to run it."""
+    """Pipeline with a fault, and its cluster."""
 
-    #: Runs it; gives whether the fault was there.
+    #: Runs the pipeline, and returns whether the fault occurred.
     run: Callable[[Client], bool]
-    #: The rules that name the fault.
+    #: Rules that name the fault.
     rules: tuple[str, ...]
-    #: The function that is at fault, if it is one.
+    #: Function with the fault, if any.
     function: str | None = None
 
 
 def nap(seconds: float, *inputs: object) -> float:
-    """Sleep; gives how long it took."""
+    """Sleep, and return the duration."""
     begin = time.perf_counter()
     time.sleep(seconds)
     return time.perf_counter() - begin
 
 
 def naps(client: Client, name: str, seconds: Sequence[float], inputs: Any = ()) -> list[Future]:
-    """Submit a sleeping task for each of these seconds, in this order of priority."""
+    """Submit tasks that sleep for these seconds, with priorities in this order."""
     given = [[x] for x in inputs] or [[] for _ in seconds]
     return [
         client.submit(nap, length, *needed, key=f"{name}-{number}", priority=-number)
@@ -59,7 +58,7 @@ def make_partition(seconds: float, nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def use(seconds: float, partition: object) -> str:
-    """Sleep; gives the address of the worker."""
+    """Sleep, and return the address of the worker."""
     time.sleep(seconds)
     return str(get_worker().address)
 
@@ -111,7 +110,7 @@ def gaps_of_the_client(client: Client) -> bool:
 
 
 def work(seconds: float) -> tuple[bool, float]:
-    """Sleep, three times as long on the first worker; gives whether that was there."""
+    """Sleep, three times as long on the first worker, and return whether it is that worker."""
     is_slow = get_worker().name == 0
     return is_slow, nap(3 * seconds if is_slow else seconds)
 

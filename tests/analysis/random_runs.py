@@ -1,16 +1,16 @@
-"""Runs with times on a grid, made at random."""
+"""Random runs with times on a grid."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-#: Seconds of the grid on which the made traces' times lie.
+#: Interval (s) of the grid.
 GRID = 0.25
 
 
 def stages(key: str, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
-    """Give a run that takes the lengths to be received, ready, executing, start, stop, ..."""
+    """Return a task run with these durations until it is received, ready, executing, ..."""
     names = ("received", "ready", "executing", "start", "stop", "done", "known")
     run: dict[str, Any] = {"key": key, "sent": sent, "scheduler_waiting": sent, "cpu": 0.0}
     at = sent
@@ -21,7 +21,7 @@ def stages(key: str, sent: float, *lengths: float, **more: Any) -> dict[str, Any
 
 
 def random_run(seed: int) -> dict[str, Any]:
-    """Make a run on one or two workers, whose times are on the grid."""
+    """Return a run on one or two workers, whose times are on the grid."""
     rng = random.Random(seed)
 
     def some(most: int) -> float:

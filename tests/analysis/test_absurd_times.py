@@ -1,4 +1,4 @@
-"""Times that no clock tells: every question and export answers, and numpy warns of nothing."""
+"""Absurd times: all analyses and exports work, without warnings of NumPy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 
 pytestmark = pytest.mark.filterwarnings("error")
 T = 1.7e9
-#: The year 1 as a Unix time, and what damage or a broken clock makes of one.
+#: Unix time of the year 1, and times that damage or a broken clock can cause.
 ABSURD = (T, 1e300, -1e300, 1.7e308, -5.0, -62_135_596_800.0, 0.0)
 ABSURD += (float("nan"), float("inf"), -float("inf"))
 ADDRESS = "tcp://10.0.0.1:4000"
 
 
 def rows_of(schema: Any) -> list[tuple[Any, ...]]:
-    """Give rows that have each absurd time in each field that is a time or a number."""
+    """Return rows with each absurd time in each field that is a time or a number."""
     columns = schema.fields + schema.args
     texts = {"worker": ADDRESS, "source": ADDRESS, "state": "memory", "key": "f-1"}
     rows = []

@@ -1,4 +1,4 @@
-"""Time accounting window by window is that of the whole run at once."""
+"""Time accounting in windows equals that of the whole run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.under_way import RUN
 
-#: Seconds around windows: fewer than made task runs wait.
+#: Margin (s) around windows, shorter than waits of synthetic task runs.
 AROUND = 2.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def without_attempts() -> Iterator[None]:
-    """Leave attempts alone: made traces lack what is told of them."""
+    """Do not number attempts, since synthetic traces lack the data for that."""
     nothing = pd.DataFrame(index=np.empty(0, np.uint64))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extent_module, "at_keys", lambda _: nothing)
@@ -40,7 +40,7 @@ def without_attempts() -> Iterator[None]:
 
 
 def read(trace: Run, window: Window) -> Run:
-    """Return the trace that has what overlaps a window alone, as files would give it."""
+    """Return a trace with only the events that overlap a window, as files would provide them."""
 
     def overlapping(table: pd.DataFrame, begin: Any, end: Any) -> pd.DataFrame:
         is_outside = (begin.to_numpy() >= window.end) | (end.to_numpy() < window.begin)
@@ -57,7 +57,7 @@ def read(trace: Run, window: Window) -> Run:
 
 
 def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAccount]]:
-    """Account for the windows between times, and return what all of them know of the run."""
+    """Account for the windows between times, and return their accounts and the run-wide facts."""
     nothing = pd.DataFrame({name: [] for name in (*RUN, "state")})
     only = trace.scheduler_only.astype({"reason": "category"})
     trace = dataclasses.replace(trace, under_way_history=nothing, scheduler_only=only)
@@ -75,7 +75,7 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
         for place, (part, window) in numbered
     ]
     assert sum(each.rows for each in summaries) == len(trace.tasks) + len(trace.transfers)
-    # Made traces begin when they were told to, not with their first fact.
+    # Synthetic traces begin at a given time, not with their first event.
     facts = {"attempts": None, "begin": begin, "end": end, "seen": unread.seen, "knows_end": True}
     known = dataclasses.replace(unread.widened(frame, summaries), **facts)
     return known.run_of(frame), [
@@ -84,7 +84,7 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
 
 
 def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
-    """Compare accounts in windows with those of the whole trace."""
+    """Assert that accounts in windows equal those of the whole trace."""
     found = accounts_of(*in_windows(trace, edges))
     expected = make_accounts(trace)
     np.testing.assert_array_equal(found.lives.ids, expected.lives.ids)
@@ -100,7 +100,7 @@ def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
 
 
 def with_more(trace: Run, rng: random.Random) -> Run:
-    """Add threads, steps, what was spilled, and times on no grid; some workers' threads unknown."""
+    """Add threads, steps, spilling, and times off the grid. Some workers' threads are unknown."""
     tasks = trace.tasks.copy()
     for name in ("scheduler_waiting", "sent", "received", "executing", "start", "done", "known"):
         if name in tasks:
@@ -123,7 +123,7 @@ def test_random_runs_in_windows_of_few_seconds(seed: int, edges: list[int]) -> N
 
 
 def test_a_run_that_most_windows_have_goes_on_in_all() -> None:
-    """More runs than threads: each slot has a third of a thread, wherever time is cut."""
+    """There are more task runs than threads. Each slot is a third of a thread in all windows."""
     whole = {"sent": 0.0, "received": 0.0, "ready": 0.0, "executing": 0.1, "start": 0.2, "cpu": 0.0}
     long = [
         {**whole, "key": f"long-{number}", "duration": 9.0 + number / 7, "known": 9.9 + number}
@@ -140,7 +140,7 @@ def test_a_run_that_most_windows_have_goes_on_in_all() -> None:
 
 
 def test_waits_that_reach_through_several_windows() -> None:
-    """Tasks of one graph: one waits at the scheduler, one for its inputs, and both begin late."""
+    """One task of a graph waits on the scheduler, another one for its inputs; both start late."""
     short = [
         {"key": f"f-{row}", "scheduler_waiting": 0.0, "sent": row + 0.1, "start": row + 0.2}
         | {"duration": 0.5, "known": row + 0.8}
@@ -155,7 +155,7 @@ def test_waits_that_reach_through_several_windows() -> None:
     assert_same_accounts(trace, [4, 10, 15, 30, 40, 58])
     spent = accounts_of(*in_windows(trace, [4, 10, 15, 30, 40, 58])).of_lives[0]
     assert spent[ThreadTime.TRANSFER_WAIT] == pytest.approx(39.0)
-    # One is queued for 42 s; word of six ends, for which three threads wait, takes 0.1 s each.
+    # One task is queued for 42 s. The scheduler learns of six ends 0.1 s late; three threads wait.
     assert spent[ThreadTime.SCHEDULER_LATENCY] == pytest.approx(42.0 + 6 * 3 * 0.1)
 
 

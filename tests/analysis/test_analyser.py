@@ -1,4 +1,4 @@
-"""`TraceAnalyser`: what it takes, says and refuses."""
+"""`TraceAnalyser`: accepted sources, representations, and errors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_annotated_task_graph(tmp_path: Path, write: Any) -> None:
         "throughput": 0.0,
     }
     assert graph.nodes["elsewhere"] == {}
-    # Nothing tells how large the other input was.
+    # The size of the other input is unknown.
     assert math.isnan(graph.nodes["sum-1"]["input_data_size"])
     assert math.isnan(graph.nodes["sum-1"]["throughput"])
 
@@ -102,15 +102,16 @@ def test_progress(run: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> No
         assert out == ""
         return err
 
-    # A delay that no machine is slow enough to reach, then none at all.
+    # A delay that not even a slow machine reaches, then no delay.
     monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 1e6)
     assert shown(True) == "", "there is nothing to wait for"
     monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 0.0)
     assert "Reading traces:" in shown(True)
     assert "Creating annotated task graph" in shown(True)
     assert shown(False) == ""
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # as tests of notebooks leave it
-    assert shown(None) == ""  # nobody watches
+    # Tests of notebooks leave it imported.
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    assert shown(None) == ""  # not a terminal
     with dask.config.set({"dasfprof.progress": True}):
         assert "Reading traces" in shown(None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

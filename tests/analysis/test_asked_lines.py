@@ -1,4 +1,4 @@
-"""Which line asked for a result is told where one call alone can have sent its graph."""
+"""The requesting line of a result is reported if only one call can have submitted its graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dasfprof.analysis.model.steps import asked_lines
 
 
 def planned(**more: Any) -> Plan:
-    """Plan five graphs of a task each, sent 0.1 s before they arrive, and the calls then."""
+    """Plan five graphs with one task each, submitted 0.1 s before they arrive, and client calls."""
     graphs = [1.0, 2.0, 3.0, 4.0, 5.0]
     tasks = [
         Task(f"a-{n}", 0, at + 0.1, at + 0.3, arrival=at, graph=f"update-graph-{n}", wanted=True)
@@ -20,7 +20,7 @@ def planned(**more: Any) -> Plan:
     sent = [{"at": at - 0.1, "since": 0.0, "start": at - 0.2} for at in graphs]
     calls = [
         (0.8, 0.95, "persist", {"line": 11}),
-        # The first of many short ones, among which others stand, and the wait for one.
+        # The first of many short calls with others among them, and the wait for one call.
         (1.7, 4.0, "submit", {"line": 12, "calls": 9}),
         (2.85, 2.95, "map", {"line": 13}),
         (3.0, 3.5, "wait", {"line": 14}),
@@ -30,7 +30,7 @@ def planned(**more: Any) -> Plan:
     return Plan(tasks, workers=1, **{**facts, **more})
 
 
-#: The third graph: `submit` or `map`.
+#: Calls during the third graph: `submit` or `map`.
 LINES = ["mine.py:11", "mine.py:12", "", "mine.py:12", "lib.py:15"]
 
 

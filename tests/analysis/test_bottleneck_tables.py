@@ -46,7 +46,7 @@ TUTORIAL: list[Event] = [
 
 @pytest.fixture(params=[record, write_as_dasf])
 def write(request: pytest.FixtureRequest) -> Write:
-    """Write the same events in our format and in DASF's."""
+    """Write the same events in dasfprof's format and in DASF's."""
     chosen: Write = request.param
     return chosen
 
@@ -57,9 +57,11 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
 
     rows = [
         ran("load-1", cpu=2.0, run_queue=1.0, storage=2.0),
-        ran("load-2", cpu=7.0, run_queue=2.0, storage=1.0),  # more than there is: by another clock
-        ran("load-3", cpu=4.0, run_queue=None, storage=1.0),  # a system that does not tell
-        ran("look-1", cpu=1.0, run_queue=0.0),  # a file of before storage was recorded
+        ran(
+            "load-2", cpu=7.0, run_queue=2.0, storage=1.0
+        ),  # more than the duration, by another clock
+        ran("load-3", cpu=4.0, run_queue=None, storage=1.0),  # a system without CPU wait
+        ran("look-1", cpu=1.0, run_queue=0.0),  # a file without storage times
         ran("nap-1", cpu=None, run_queue=None),  # a coroutine
     ]
     Plugin(tmp_path).write((COMPUTE, rows))
@@ -78,7 +80,7 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_what_was_serialised(known: bool, tmp_path: Path) -> None:
-    """Each attempt has its own, on its worker; what never ran there is nobody's."""
+    """Each attempt has the serialization on its worker; other serialization is not counted."""
     told = ("load-1", 1, 1.0), ("load-1", 1, 2.0), ("scattered", -1, 4.0)
     serialised = [
         row(RESULT_SERIALISED, timestamp=1.7e9, key=key, run_id=run_id, seconds=seconds)
@@ -112,7 +114,7 @@ def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> No
     ]
     analyser = TraceAnalyser(write(tmp_path / "run", events))
     table = analyser.per_function_bottleneck().set_index("Function")
-    # Means are over the runs whose inputs are known: f-2 read 2 MB in 3 s.
+    # Means include only task runs with known inputs: f-2 read 2 MB in 3 s.
     assert table.loc["f", "Mean Data Size (MB)"] == 2.0
     assert table.loc["f", "Mean Throughput (MB/s)"] == pytest.approx(2 / 3)
     assert np.isnan(table.loc["g", "Mean Data Size (MB)"])
@@ -144,7 +146,7 @@ def test_samples_of_workers_are_theirs_alone(tmp_path: Path) -> None:
         ]
         Plugin(tmp_path, "ResourceMonitor", **worker).write((RESOURCE_USAGE, samples))
     table = TraceAnalyser(tmp_path).per_function_bottleneck()
-    # Half a second of each sample: (10 + 25) / 2 and (40 + 55) / 2.
+    # Each sample covers half a second: (10 + 25) / 2 and (40 + 55) / 2.
     assert table["Worker"].tolist() == ["worker-node1-0", "worker-node1-1"]
     assert table["GPU"].tolist() == [3, 1]
     assert table["Mean GPU Utilization (%)"].tolist() == [17.5, 47.5]

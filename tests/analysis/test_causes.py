@@ -1,4 +1,4 @@
-"""Protects what is said of work that does not end: the cause, and how certain it is called."""
+"""Causes of hangs, and their certainty."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LOCK = Frame("Lock.acquire", "/venv/lib/python3.11/site-packages/distributed/loc
 WAIT = Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 363)
 
 
-#: By name: a state, and what its first cause is; ``kinds`` are those of all causes, ``says`` has
-#: names and figures that are told.
+#: By name: a state, and its expected first cause. ``kinds`` are the kinds of all causes, and
+#: ``says`` has names and figures in its text.
 CAUSES: dict[str, tuple[ClusterState, dict[str, Any]]] = {}
 
 
@@ -151,7 +151,7 @@ causes("a client that waits for results may be sent them",
     says=["gather"])
 causes("a client that waits for what the scheduler does not know",
     state(clients=(LOST,), quiet=36.0), "lost-keys", "likely", says=["1 result", "work-1"])
-# That it wants none in the end is what a client does that got its results.
+# A client that received all results wants no tasks at the end.
 causes("a client that got its results",
     state(clients=(replace(LOST, wants_nothing=False),), quiet=36.0), "client-elsewhere")
 # fmt: on
@@ -171,9 +171,9 @@ def test_nothing_to_speak_of_has_no_cause() -> None:
     for of in (
         state(),
         state([task("f-1", seconds=1.0)]),
-        state(workers=(worker(loop_blocked=2.0),)),  # loops pause on a busy host
+        state(workers=(worker(loop_blocked=2.0),)),  # event loops stall on a busy host
         replace(ALIVE, quiet=2.0),
-        replace(ALIVE, scheduler_answered=None),  # a trace tells what it does
+        replace(ALIVE, scheduler_answered=None),  # a trace shows its activity
     ):
         assert find_causes(of) == []
 
@@ -214,7 +214,7 @@ def test_the_users_line_is_the_innermost_outside_of_libraries() -> None:
     assert user_line((USER, LOCK, WAIT)) == "/home/me/pipeline.py:12 load"
     assert user_line((LOCK, WAIT)) == f"{LOCK.file}:84 Lock.acquire"
     assert user_line(()) is None
-    # Of libraries the innermost line is told, from the library on.
+    # In libraries, the innermost line is named, with its library.
     assert describe_stack((USER, LOCK, WAIT)).endswith(
         ", inside it threading.py:363 Condition.wait"
     )

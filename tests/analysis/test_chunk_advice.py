@@ -1,4 +1,4 @@
-"""Advice on chunks: no larger than what there is, by what time did with size, shapes for arrays."""
+"""Advice about chunks: limited by the size of the data, with shapes for arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARRAY = {"type": "numpy.ndarray", "dtype": "float64"}
 
 
 def ran(key: Any, place: int, seconds: float = 0.001, **values: Any) -> tuple[Any, ...]:
-    """A task run that holds one of two threads for 8 ms more than its function takes."""
+    """Return a task run that holds one of two threads for 8 ms longer than its function runs."""
     turn, lane = divmod(place, 2)
     begin = T + turn * 0.02
     facts = {"received": begin, "ready": begin, "executing": begin, "done": begin + seconds + 0.008}
@@ -39,7 +39,7 @@ def advised(analyser: TraceAnalyser) -> str:
 
 
 def test_no_chunk_is_larger_than_the_array(tmp_path: Path) -> None:
-    """An array of 1.28 MB in 16 chunks: all of them are one that is 16 times as large."""
+    """An array of 1.28 MB has 16 chunks, so one chunk can be at most 16 times as large."""
     shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
     rows = [ran(("inc", *divmod(n, 4)), n, **shape) for n in range(16)]
     (found,) = written(tmp_path, *rows).chunk_sizing().to_dict("records")
@@ -48,19 +48,19 @@ def test_no_chunk_is_larger_than_the_array(tmp_path: Path) -> None:
 
 
 def test_what_splits_an_array_has_chunks_of_its_pieces(tmp_path: Path) -> None:
-    """64 pieces of 25 kB, each cut out of the same 1.6 MB."""
+    """There are 64 pieces of 25 kB, all from the same 1.6 MB."""
     piece = {"size": 25_000, "input_size": 1_600_000, "dependencies": ["whole"], "shape": (3125,)}
     analyser = written(tmp_path, *(ran(("getitem", n), n, **piece, **ARRAY) for n in range(64)))
     (found,) = analyser.chunk_sizing().to_dict("records")
     assert found["Chunk Size (MB)"] == pytest.approx(0.025)
     assert found["Wanted Chunk Size (MB)"] <= 1.6
-    # A third of a layer's tasks a thread: 64 / 6 of them in each.
+    # There should be three tasks per thread, so each has 64 / 6 of the layer's tasks.
     words = "chunks of 267 kB instead of 25 kB, chunks=(33333,) instead of (3125,)"
     assert words in advised(analyser)
 
 
 def test_no_chunks_are_named_of_axes_that_no_array_of_the_user_has(tmp_path: Path) -> None:
-    """Matrices of two axes, and pieces of three that stand between them and their product."""
+    """Matrices have two axes; the pieces between them and their product have three."""
     matrix = {"size": 2_000_000, "shape": (500, 500), **ARRAY}
     rows = [ran(("load", place, 0), place, **matrix) for place in range(4)]
     piece = {"size": 25_000, "shape": (50, 1, 62), "dependencies": ["('load', 0)"], **ARRAY}
@@ -72,7 +72,7 @@ def test_no_chunks_are_named_of_axes_that_no_array_of_the_user_has(tmp_path: Pat
 
 
 def test_what_handles_chunks_one_by_one_has_no_inputs_of_the_user_s(tmp_path: Path) -> None:
-    """The index of each chunk, a tuple, is of an array in 64 pieces, which are the user's."""
+    """The index of each chunk is a tuple from an array in 64 pieces, which are the user's."""
     piece = {"size": 8000, "shape": (1, 1000), **ARRAY}
     rows = [ran(("xarray", n, 0), n, 0.0001, **piece) for n in range(64)]
     taken = {"size": 8000, "type": "tuple", "input_size": 8000}
@@ -90,7 +90,7 @@ def test_what_has_no_chunks(tmp_path: Path) -> None:
     words = advised(written(tmp_path / "objects", *rows))
     assert words.startswith("Put 11 inputs into each task of fit, as a list.")
     assert "chunks of" not in words
-    # 64 steps in eight chains: no two steps of a chain are inputs of one task.
+    # There are 64 steps in eight chains: two steps of a chain are never inputs of the same task.
     facts = {"size": 28, "input_size": 28, "type": "int"}
     before = [[], *([f"step-{n}"] for n in range(56))]
     rows = [ran(f"step-{n}", n, dependencies=before[max(n - 7, 0)], **facts) for n in range(64)]
@@ -101,7 +101,7 @@ def test_what_has_no_chunks(tmp_path: Path) -> None:
 def test_larger_shapes() -> None:
     for shape, blocks, factor, expected in (
         ((100, 100), (10, 10), 4.0, (200, 200)),
-        ((100, 100), (1, 10), 4.0, (100, 400)),  # it is whole that way already
+        ((100, 100), (1, 10), 4.0, (100, 400)),  # this axis already has one chunk
         ((100, 100), (2, 10), 9.0, (200, 450)),
         ((100,), (4,), 9.0, (400,)),
         ((50, 1, 50), (16, 16, 16), 8.0, (100, 2, 100)),
@@ -110,7 +110,7 @@ def test_larger_shapes() -> None:
 
 
 def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
-    """A product of a matrix in 20 x 20 blocks has 8,000 blocks in between: 20 times as much."""
+    """A product of matrices in 20 x 20 blocks has 8,000 intermediate blocks, 20 times the data."""
     small = {"size": 8_000, "shape": (10, 100), **ARRAY}
     rows = [ran(("make", *divmod(n, 20)), n, **small) for n in range(400)]
     between = {"size": 80_000, "shape": (100, 1, 100), "input_size": 16_000, **ARRAY}
@@ -124,12 +124,12 @@ def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
 
 STORE = ((1, 90, 180), (730, 2, 1))
 # fmt: off
-#: Texts of lines, and the beginning of the advice.
+#: Texts of lines, and the start of the advice.
 LARGER = [
-    # The array of the first line is cut into 730 by 2 blocks: one axis of those takes it all.
+    # The array of the first line has 730 by 2 blocks, so one axis suffices for the factor.
     (['ds = xr.open_zarr(path, chunks={"time": 1, "lat": 90})', "ds.mean()"],
      "Set chunks={'time': 50, 'lat': 180} instead of {'time': 1, 'lat': 90} at a.py:0."),
-    # Of two branches that one counts which the recorded chunks are of.
+    # If there are two branches, that with the recorded chunks counts.
     (['ds = open(path, chunks={"t": 10, "y": 90} if fast else {"t": 1, "y": 90})'],
      "Set chunks={'t': 50, 'y': 180} instead of {'t': 1, 'y': 90} at a.py:0."),
     (["da.ones(n, chunks=(1, 90, -1))"], "Set chunks=(50, 180, 180) instead of (1, 90, -1)"),
@@ -138,12 +138,12 @@ LARGER = [
     (['f = dd.read_csv(x, blocksize="60kB")'], "Set blocksize='6MB' instead of '60kB' at"),
     (["f = dd.read_csv(x, blocksize=60_000)"], "Set blocksize=6000000 instead of 60000 at"),
     (["b = db.from_sequence(x, partition_size=2)"], "Set partition_size=200 instead of 2 at"),
-    # Values that no literal tells are those of the tasks' lines alone.
+    # Without literals, only lines of these tasks count.
     (["da.ones(m, chunks=(n, 90))"], "Make chunks=(n, 90) at a.py:0 about 100 times as large."),
     (["da.ones(m, chunks=(n, n))"], "Make chunks=(n, n) at a.py:0 about 100 times as large, 10"),
     (["x = f()", "x = da.ones(m, chunks=n)"], ""),
     (["db.from_sequence(x, npartitions=n)"], "Divide npartitions=n at a.py:0 by about 100."),
-    # Two lines that set some, blocks that a function returns, and no program.
+    # Two lines that set chunks, blocks that a function returns, and no program.
     (['ds.chunk({"time": 1, "lat": 90})', "b = s(x, npartitions=1460)"], ""),
     (["y = x.map_blocks(f, chunks=(1, 90, 180))"], ""),
     (["ds.chunk({'t': -1, 'y': n, 'x': n})"],
@@ -159,7 +159,7 @@ LARGER = [
     (["x = da.from_zarr(a) + da.from_zarr(b)"], ""),
     (["x.mean()", "x = da.from_zarr(path)"], ""),
 ]
-#: The text of a line, and what it becomes; "": it stays.
+#: Text of a line, and its replacement, or "" if it stays.
 EDITED = {
     'ds = xr.open_zarr("ä.zarr", chunks={"time": 1, "lat": 90})  # é':
         "ds = xr.open_zarr(\"ä.zarr\", chunks={'time': 50, 'lat': 180})  # é",
@@ -167,7 +167,7 @@ EDITED = {
         "ds = open(p, chunks={\"t\": 10, \"y\": 90} if fast else {'t': 50, 'y': 180})",
     "with x.chunk((1, 90, 180)):": "with x.chunk((50, 180, 180)):",
     "b = db.from_sequence(x, npartitions=1460)": "b = db.from_sequence(x, npartitions=15)",
-    # Variables may be used elsewhere, and one of two equal values may be the right one.
+    # Variables may be used elsewhere, and it is unknown which of two equal values to replace.
     "da.ones(m, chunks=(n, 90))": "",
     "b = f(npartitions=1460 if fast else 1460)": "",
     # The source would keep its chunks.

@@ -1,4 +1,4 @@
-"""The rules about what the client calls and sends: on the fault, and not on what looks alike."""
+"""Rules about client calls and embedded objects: they find faults, but not similar healthy runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small_tasks(gap: float = 0.02) -> list[Task]:
     for number in range(400):
         begin = number // 4 * (0.001 + gap)
         worker, thread = divmod(number % 4, 2)
-        # It is there all the time; the worker's loop takes so long for it.
+        # The task is on the worker for all that time, because its event loop is slow.
         times = {"received": 0.0, "ready": 0.0, "executing": begin, "thread": thread}
         tasks.append(Task(f"load-{number}", worker, begin + gap, begin + gap + 0.001, **times))
     return tasks
@@ -48,7 +48,7 @@ def one_in_transit(gap: float = 0.0) -> Plan:
 def asked(
     calls: int, receiving: float, *, waiting: float = 0, begin: float = 4, **more: Any
 ) -> Plan:
-    """Plan a run of 4 s, after which the client fetches results in so many calls of a line."""
+    """Plan a run of 4 s, after which the client fetches results in `count` calls on one line."""
     facts = {"calls": calls, "keys": calls, "receiving": receiving, "waiting": waiting, **more}
     row = (begin, begin + receiving + waiting, "result", facts)
     return Plan(filled(["load"], 1.0), client_calls=[row])
@@ -61,7 +61,7 @@ def sent(size: int, tasks: int, **more: Any) -> list[dict[str, Any]]:
 
 
 def named(seconds: float, tokenising: float, until: float = 0.0, call: str = "submit") -> Plan:
-    """Plan a call that ends before all tasks, which occupy all threads, unless said."""
+    """Plan a call that, by default, ends before all tasks, which occupy all threads."""
     calls = [(until - seconds, until, call, {"tokenising": tokenising, "line": 9})]
     value = {"kind": "argument", "name": "load", "size": 80_000_000, "tasks": 1, "seconds": 0.0}
     value |= {"held": "numpy.ndarray", "file": "/mine.py", "line": 9}
@@ -84,18 +84,18 @@ finds("repeated-gathers", "results one by one", asked(1000, 2.0, waiting=1.0, re
     line="/mine.py:7 main")
 finds("large-gathers", "large results", asked(2, 2.0, waiting=2.0, received=1_600_000_000,
     deserialising=0.5), severity="high", seconds=2.0, received=1.6e9, line="/mine.py:7 main")
-# What comes after the last task is as long as it is, and no less for a short run.
+# The time after the last task does not depend on the duration of the run.
 finds("large-gathers", "large results of a short run", large(9.0), severity="high", seconds=9.0)
 finds("slow-tokenization", "a large argument that is hashed", named(2.0, 1.5), severity="high",
     seconds=1.5, line="/mine.py:9 main", call="submit", what="A numpy.ndarray of 80 MB")
-# Each of 100 turns of four threads handles tasks for 20 ms, 1 ms of it without large values.
+# Each of 100 rounds on four threads has 20 ms of overhead, 1 ms of it without large objects.
 finds("large-objects-in-graph", "functions that hold large values", Plan(small_tasks(),
     sent_values=sent(150_000, 400)), severity="high", seconds=100 * (0.020 - 0.001),
     name="__main__.load", size=150e3, bytes=60e6, held="global TABLE: dict",
     line="/mine.py:3 main")
 finds("large-objects-in-graph", "large arguments", Plan(small_tasks(), sent_values=sent(150_000,
     400, **ARGUMENT)), name="load", kind="argument", held="numpy.ndarray")
-# The second thread has no task meanwhile, so each of these seconds is one of the run.
+# The second thread has no task meanwhile, so these seconds extend the run.
 finds("large-objects-in-graph", "tasks in transit", one_in_transit(), seconds=10 * (0.2 - 0.001))
 finds("large-objects-in-graph", "graphs in transit", one_in_transit(0.3), transit=9 * 0.3,
     seconds=9 * 0.3 + 10 * (0.2 - 0.001))
@@ -103,7 +103,7 @@ spares("few results", asked(20, 2.0), "repeated-gathers")
 spares("results that are waited for", asked(1000, 2.0, begin=1.0), "repeated-gathers")
 spares("lists of results", asked(1000, 2.0, keys=100_000), "repeated-gathers")
 spares("results that are computed", asked(1000, 0.1, waiting=3.0), "repeated-gathers")
-# Objects have to be made anyway.
+# The objects must be created anyway.
 spares("results that are unpickled", asked(1000, 2.0, deserialising=1.99), "repeated-gathers")
 spares("large results that are there at once", asked(2, 0.1, waiting=3.0, received=1_600_000_000),
     "large-gathers")
@@ -116,7 +116,7 @@ for name, values in (
     ("values of few tasks", sent(60_000, 40)),
 ):
     spares(name, Plan(small_tasks(), sent_values=values), "large-objects-in-graph")
-# Handling takes next to no time: whoever looks for time need not look there.
+# The overhead is close to zero, so large objects do not cost time.
 spares("large values of long tasks", Plan(filled(["load"], 1.0), sent_values=sent(10_000_000, 16)),
     "large-objects-in-graph")
 # fmt: on
@@ -130,7 +130,7 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
     alone = found(plan, tmp_path / "alone")["tasks-too-small"]
     plan.client_calls = asked(400, 1.0).client_calls
     findings = found(plan, tmp_path / "both")
-    # Larger tasks have fewer results, which leaves nothing to fetch one by one.
+    # Larger tasks have fewer results, so that nothing is fetched one at a time.
     assert [*findings][:2] == ["tasks-too-small", "repeated-gathers"]
     fetching = findings["repeated-gathers"]["Seconds at stake (s)"]
     assert fetching == pytest.approx(1.0 * 399 / 400)
@@ -158,7 +158,7 @@ def test_what_spares_hashing(text: str | None, advice: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("held", "by_item"), [("builtins.dict", True), ("numpy.ndarray", False)])
 def test_what_dask_scatters_item_by_item(tmp_path: Path, held: str, by_item: bool) -> None:
-    """Of a dict of 3,000 entries scatter() takes as long as twenty tasks that have it by value."""
+    """scatter() of a dict with 3,000 entries takes as long as embedding it in twenty tasks."""
     values = sent(150_000, 400, **{**ARGUMENT, "held": held})
     findings = found(Plan(small_tasks(), sent_values=values), tmp_path)
     assert next(iter(findings)) == "large-objects-in-graph"
@@ -169,7 +169,7 @@ def test_what_dask_scatters_item_by_item(tmp_path: Path, held: str, by_item: boo
 
 @pytest.mark.parametrize("other", [False, True])
 def test_nothing_large_is_blamed_where_nothing_large_was_sent(tmp_path: Path, other: bool) -> None:
-    """Unless another client's graphs came as well, of which nothing is known."""
+    """An exception are graphs of another client, about which nothing is known."""
     graphs = {"graphs": [0.0, 0.0], "clients": ["c", "of a worker"]} if other else {}
     sent_graph = {"at": 0.0, "since": -0.1, "start": -0.1}
     plan = Plan(small_tasks(), graphs_sent=[sent_graph], **graphs)

@@ -1,4 +1,4 @@
-"""Whose each task run is, and the trace of one client, worked out by hand."""
+"""Clients of task runs, and the part of one client in a trace, calculated by hand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ANN, BOB = (f"Client-{name}-{'0' * 8}-0000-0000-0000-{'0' * 12}" for name in ("a
 
 
 def shared() -> Plan:
-    """Ann's task runs for 4 s on worker 0, one of hers fails later; Bob's worker dies under his.
+    """Ann's task runs for 4 s on worker 0, another one fails later, and Bob's kills its worker.
 
-    Worker 0 is there from 0 to 10 s and worker 1 from 0 to 6 s, with one thread each: 16 s.
+    Worker 0 exists from 0 to 10 s and worker 1 from 0 to 6 s, with one thread each: 16 s.
     """
     failed = {"state": "erred", "exception": "ValueError: x"}
     tasks = [
@@ -28,7 +28,7 @@ def shared() -> Plan:
         Task("fit-0", 0, 5.0, 10.0, arrival=1.0, graph="update-graph-1"),
         Task("parse-0", 0, 4.0, 5.0, graph="update-graph-0", **failed),
     ]
-    # Sent to worker 1 again as it was lost there: by then its graph is not recorded.
+    # It is assigned to worker 1 again after it was lost there. Its graph is not recorded.
     lost = {"key": "fit-0", "run_id": 98, "worker": "tcp://10.0.0.1:4001", "state": "released"}
     lost |= {"timestamp": T + 1.0, "duration": 5.0, "waiting": T + 1.0, "graph": "other-1"}
     lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
@@ -57,7 +57,7 @@ def test_task_runs_have_the_client_whose_graph_brought_their_key(directory: Path
     trace = of(directory).trace
     clients = dict(zip(trace.tasks["function"], trace.tasks["client"], strict=True))
     assert clients == {"load": "ann", "fit": "bob", "parse": "ann"}
-    # An attempt that its worker took with it is of the client of the key's other attempts.
+    # An attempt that was lost with its worker belongs to the client of the key's other attempts.
     assert trace.scheduler_only["client"].tolist() == ["bob"]
     # The hours of clients add up to those of workers.
     for client in (None, "ann", "bob"):
@@ -74,8 +74,8 @@ def test_one_client_has_its_errors_and_deaths_alone(directory: Path) -> None:
 
 
 def test_tasks_of_others_are_thread_time_without_names(directory: Path, tmp_path: Path) -> None:
-    # Bob's held the thread of worker 0 for 5 s, and may have held that of worker 1 for 5 s.
-    # Ann's held them for 4 s, 1 s and 0.5 s.
+    # Bob's tasks held the thread of worker 0 for 5 s, and perhaps that of worker 1 for 5 s.
+    # Ann's tasks held them for 4 s, 1 s and 0.5 s.
     assert seconds(of(directory, "ann").time_accounting(), "Other clients") == pytest.approx(10)
     assert seconds(of(directory, "bob").time_accounting(), "Other clients") == pytest.approx(5.5)
     assert seconds(of(directory).time_accounting(), "Other clients") == 0

@@ -1,4 +1,4 @@
-"""Which cluster meets a deadline for least money: by hand, and where nothing can be foretold."""
+"""The cheapest cluster that meets a deadline, calculated by hand, and runs without a prediction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dasfprof.errors import InvalidArgumentError
 
 
 def recorded(directory: Path, count: int = 48, seconds: float = 10, **about: Any) -> TraceAnalyser:
-    """Record a run of tasks that are alike, on two workers of one thread."""
+    """Write a run of equal tasks on two workers with one thread."""
     tasks = [
         Task(f"f-{n}", n % 2, n // 2 * seconds, (n // 2 + 1) * seconds, **about)
         for n in range(count)
@@ -25,11 +25,11 @@ def recorded(directory: Path, count: int = 48, seconds: float = 10, **about: Any
 
 
 def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
-    """48 tasks of 10 s: n workers take 10 s for each round of n."""
+    """There are 48 tasks of 10 s: n workers take 10 s for each round of n tasks."""
     analyser = recorded(tmp_path)
     table = analyser.cluster_sizing(deadline=130.0, price=3.6)
     best = table.iloc[0]
-    # 120 s on four, and 6 % more are in time; three take 160 s.
+    # Four workers take 120 s, and with 6 % more are still in time. Three take 160 s.
     assert best["Workers"] == 4
     columns = ["Likely (s)", "At Most (s)", "Cost"]
     assert best[columns].tolist() == pytest.approx([120, 120 * 1.06, 4 * 120 * 0.001], rel=0.02)
@@ -37,21 +37,21 @@ def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
     assert best["Verdict"].startswith("The cheapest cluster that is in time")
     (three,) = table[table["Workers"] == 3].to_dict("records")
     assert three["Verdict"].startswith("Too late by 30")
-    # On five, ten rounds: two of fifty places stay idle.
+    # Five workers take ten rounds, in which two of fifty slots stay idle.
     (five,) = table[table["Workers"] == 5].to_dict("records")
     assert five["Idle (%)"] == pytest.approx(4, abs=2)
     assert five["Cost of Idle"] == pytest.approx(0.04 * five["Cost"], abs=0.02)
     assert five["Verdict"].startswith("In time, but costs")
-    # The recorded duration is the usual deadline: two workers took 240 s; 6 % more would be late.
+    # The default deadline is the recorded duration of 240 s. Two workers may take 6 % longer.
     best = analyser.cluster_sizing(start_up=60).iloc[0]
     assert best["Workers"] == 3
     assert best["Likely (s)"] == pytest.approx(60 + 160, rel=0.02)
-    # Start-up is part of the time, and paid: 70 s are left, and 8 workers take 60 s.
+    # Start-up counts and is paid for: 70 s remain, and 8 workers take 60 s.
     best = analyser.cluster_sizing(deadline="130s", price=3.6, start_up="1 minute").iloc[0]
     assert best[["Workers", "Start-up (s)"]].tolist() == [8, 60]
     assert best["Cost"] == pytest.approx(8 * 120 * 0.001, rel=0.02)
     assert best["Idle (%)"] == pytest.approx(50, abs=2)
-    # A deadline that nothing meets.
+    # No number of workers meets this deadline.
     table = analyser.cluster_sizing(deadline=9.0)
     assert table["Verdict"].str.startswith("Too late").all()
     assert table["Workers"].max() == 200
@@ -59,7 +59,7 @@ def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
 
 
 def test_deadlines_are_met_for_little(tmp_path: Path) -> None:
-    """By times that follow from the tasks alone: nine of ten runs, 15 % above the cheapest."""
+    """Nine of ten runs meet deadlines, at most 15 % above the cheapest cost, by exact durations."""
     found = list(rates.sized("then_a_chain", tmp_path, (3, 20)))
     assert [one.chosen for one in found] == sorted(one.chosen for one in found)
     assert all(one.chosen >= one.just for one in found)
@@ -77,7 +77,7 @@ def test_kinds_of_machines_and_their_prices(tmp_path: Path) -> None:
     table = analyser.cluster_sizing(deadline=130.0, price=kinds)
     best = table.groupby("Kind", sort=False).first()
     assert best.index[0] == "small"
-    # Machines of two workers of one thread each, as recorded.
+    # Machines with two workers of one thread each, as recorded.
     assert best["Machines"].to_dict() == {"small": 2, "large": 1, "fast": 1}
     assert best.loc[["small", "large"], "Workers"].tolist() == [4, 16]
     costs = {"small": 2 * 120 / 3600, "fast": 3 * 120 / 3600}
@@ -91,7 +91,7 @@ def test_kinds_of_machines_and_their_prices(tmp_path: Path) -> None:
 
 
 def test_memory_is_part_of_it(tmp_path: Path) -> None:
-    """One worker has all results at last, 180 MB in all and 12 % more at most, however many."""
+    """One worker has all results at the end, 180 MB plus at most 12 %, with any cluster."""
     analyser = held_results().write(tmp_path)
     best = analyser.cluster_sizing(deadline=20.0, memory_limit=400e6).iloc[0]
     assert best["Verdict"].startswith("The smallest cluster that is in time")

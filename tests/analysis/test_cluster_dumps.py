@@ -1,4 +1,4 @@
-"""Protects what is read of a cluster's dump, and that any other file is an error of our own."""
+"""Reading of cluster dumps. Any other file raises an error of dasfprof."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def fails(_: Any = None) -> None:
 
 
 def sleep(_: Any = None) -> None:
-    DUMPED.wait(600)  # however long the dumps take
+    DUMPED.wait(600)  # longer than the dumps take
 
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Dump a cluster."""
+    """Write a cluster dump."""
     place = tmp_path_factory.mktemp("dumps")
     with new_client(n_workers=2, threads_per_worker=1, processes=False) as client:
         done = client.submit(int, key="done-0", pure=False)
@@ -95,7 +95,7 @@ def test_facts(dump: Path) -> None:
 
 
 def kinds_of(content: Any) -> dict[str, Any]:
-    """Return the keys of the causes of what a dump contains, by kind."""
+    """Return the keys of the causes in a dump, by kind."""
     return {cause.kind: cause.keys for cause in find_causes(state_from_dump(content))}
 
 
@@ -110,7 +110,7 @@ def test_a_task_that_its_worker_does_not_know(dump: Path) -> None:
     content = content_of(dump)
     for worker in content["workers"].values():
         worker["tasks"] = {}
-    # It was sent just before the dump: its worker may have written its part earlier.
+    # It was assigned just before the dump: its worker may have written its part earlier.
     assert "views-differ" not in kinds_of(content)
     for entry in content["scheduler"]["transition_log"]:
         entry[-1] -= 100
@@ -189,7 +189,7 @@ VALUES = st.recursive(
 
 @given(data=st.data())
 def test_any_values_in_a_dump(dump: Path, data: Any) -> None:
-    """Whatever stands in it, a state comes of it, and causes."""
+    """Any content gives a state and causes."""
     content = content_of(dump)
     for _ in range(3):
         part: Any = data.draw(st.sampled_from((content["scheduler"], content["workers"])))

@@ -1,5 +1,5 @@
-"""Comparisons: that planted changes are named, that nothing is seen where nothing changed, and
-that differences sum to the whole."""
+"""Comparisons: they name planted changes, report no difference where nothing changed, and have
+differences that add up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.handles.comparison import RunComparison, compare
 
-#: Pairs of sides of five runs each, drawn from a pool of runs; all of them must be right.
+#: Number of pairs of sides with five runs, drawn from a pool. All comparisons must be right.
 PAIRS, POOL = 2, 6
 BY = ("function", "step")
 
@@ -32,14 +32,14 @@ PLANTED = {
     "clean one after another": Noisy(serial=True),
     "20 ms of overhead a task": Noisy(overhead=0.022),
 }
-#: What the words must name before anything else, after the verdict. ``comparison_rates.py`` prints
-#: how often that is right for other changes.
+#: Change that the first sentence after the verdict must name. ``comparison_rates.py`` measures how
+#: often this is right for other changes.
 NAMED_FIRST = {"load 10 % slower": "load takes", "clean 2x slower": "clean takes"}
 NAMED_FIRST["a worker fewer"] = "Workers 2 → 1"
 
 
 class Pools:
-    """Runs of each kind, written and opened once."""
+    """Runs of each variant, written and opened once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -75,12 +75,12 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Pools:
 @pytest.mark.parametrize("name", NAMED_FIRST)
 def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
     for comparison in pools.pairs(name):
-        # Chance may explain small differences of the wall time, which the first sentence is about.
+        # The first sentence is about wall time, whose small differences may be chance.
         named, verdict = " ".join(comparison.sentences[1:]), comparison.verdict
         assert NAMED_FIRST[name] in named.split(",")[0]
         if name == "load 10 % slower":
             assert verdict.kind != "faster"
-        else:  # no split of the ten is farther off
+        else:  # no split of the ten runs differs more
             assert (verdict.kind, verdict.certain, verdict.p) == ("slower", True, 2 / 252)
 
 
@@ -108,7 +108,7 @@ def test_one_run_each_is_never_certain(pools: Pools) -> None:
 
 
 def a_run(directory: Path, number: int, seconds: float) -> Path:
-    """Write a run of forty equal tasks, one after another, that takes so many seconds."""
+    """Write a run of forty consecutive equal tasks with this duration."""
     each, run = seconds / 40, f"naps-{1_790_000_000 + number}"
     tasks = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(40)]
     Plan(tasks, 1, 1, run=run, run_uuid=run).write_files(directory)
@@ -127,7 +127,7 @@ def test_slower_by_more_than_a_limit(pools: Pools) -> None:
     for name, limit, certain in [
         ("clean 2x slower", 0.10, True),  # 34 % by construction
         ("clean 2x slower", 0.50, False),
-        ("load 10 % slower", 0.10, False),  # of the whole it is less
+        ("load 10 % slower", 0.10, False),  # less in terms of the whole run
     ]:
         p_values = [comparison.slower_than(limit) for comparison in pools.pairs(name)]
         assert all((p < 0.01) is certain for p in p_values), (name, limit)
@@ -141,7 +141,7 @@ def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -
     for place, plan in zip("ab", plans, strict=True):
         plan.write(tmp_path / place)
     comparison = compare(tmp_path / "a", tmp_path / "b")
-    # The first graph arrives at 0; the last task is known as it stops.
+    # The first graph arrives at 0. The scheduler knows the last end when it happens.
     walls = [max(task.stop for task in plan.tasks) for plan in plans]
     lives = [wall * plan.workers * plan.threads for wall, plan in zip(walls, plans, strict=True)]
     for by in BY:
@@ -152,7 +152,7 @@ def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -
 
 
 def test_they_sum_where_clocks_contradict_each_other(tmp_path: Path) -> None:
-    """A task that takes the result of one that ended, by its clock, after it; and the next."""
+    """A task uses the result of a task that, by its clock, ended later."""
     tasks = [
         Task("a-1", 0, 0.0, 2.0),
         Task("b-1", 1, 1.0, 1.5, dependencies=["a-1"]),
@@ -171,7 +171,7 @@ def test_they_sum_where_clocks_contradict_each_other(tmp_path: Path) -> None:
 
 
 def one_after_another(directory: Path, *seconds: tuple[str, float]) -> Path:
-    """Write a run of tasks in a chain, half a second apart, of which half is on the CPU."""
+    """Write a run with a chain of tasks, half a second apart, which are half computing."""
     tasks: list[Task] = []
     at = 0.5
     for place, (name, length) in enumerate(seconds):
@@ -201,7 +201,7 @@ def test_a_waterfall_by_hand(tmp_path: Path) -> None:
 
 
 def two_threads(directory: Path, fit: float) -> Path:
-    """Write a run in which one thread loads, 0.1 s each, and the other fits."""
+    """Write a run in which one thread loads, for 0.1 s per task, and the other one fits."""
     tasks, waits = [], {"sent": 0.0, "received": 0.0, "ready": 0.0}
     for thread, (name, seconds) in enumerate((("load", 0.1), ("fit", fit))):
         at = 0.0
@@ -214,7 +214,7 @@ def two_threads(directory: Path, fit: float) -> Path:
 
 
 def test_what_lies_on_the_path_by_chance_is_not_what_changed(tmp_path: Path) -> None:
-    """The path leads over load before, and over fit after; load is as it was."""
+    """The critical path contains load before and fit after the change, but load is unchanged."""
     before = two_threads(tmp_path / "before", 0.09)
     after = compare(before, two_threads(tmp_path / "after", 0.126))
     assert after.sentences[1].startswith("Median durations of tasks: fit takes 38 % longer")
@@ -253,7 +253,7 @@ def test_functions_whose_names_no_encoding_can_write(tmp_path: Path) -> None:
 
 
 def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
-    """Its first tasks only ran: whether the last had failed nobody knows."""
+    """Only its first tasks ran, so it is unknown whether the last one would have failed."""
     broken = [Task(f"f-{n}", n % 2, 0.5 * n, 0.5 * n + 0.4) for n in range(8)]
     broken += [Task("f-9", 0, 4.0, 5.0, state="erred", exception="ValueError('no')")]
     whole = Plan(broken).write(tmp_path / "a").trace
@@ -264,7 +264,7 @@ def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
     assert (found["failed-tasks"], found["unfinished-run"]) == ("not clear", "new")
     for each in (comparison, compare(unfinished, whole)):
         assert each.functions["Tasks"].tolist() == ["not clear"]
-    # A run that ended and has it not tells, and all runs are counted.
+    # A finished run without the task shows that it is gone, and all runs count.
     found = compare([whole, unfinished], [ended, unfinished]).findings.set_index("Rule")
     told = found.loc["failed-tasks", ["Status", "Runs Before", "Runs After"]].tolist()
     assert told == ["gone", "1 of 2", "0 of 2"]
@@ -299,13 +299,13 @@ def test_settings_that_differ(tmp_path: Path) -> None:
 
 
 def words(before: object, after: object) -> str:
-    """Compare, and return what is said."""
+    """Compare, and return the text."""
     comparison = compare(before, after)  # type: ignore[arg-type]
     return " ".join([str(comparison), *comparison.notes])
 
 
 def assert_tables(before: object, after: object) -> None:
-    """Every table must be there, whatever the runs are."""
+    """Assert that all tables exist for any runs."""
     comparison = compare(before, after)  # type: ignore[arg-type]
     tables = [asked(by) for asked in (comparison.waterfall, comparison.thread_time) for by in BY]
     tables += [comparison.hot_lines(by) for by in ("line", "function", "library")]
@@ -320,7 +320,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def other_run(kind: str, directory: Path) -> Path:
-    """Write a run that cannot be compared with the good one as it is."""
+    """Write a run that cannot be compared with the good one without a note."""
     plan = Noisy().plan(2)
     if kind == "failed":
         plan.tasks[-1].state, plan.tasks[-1].exception = "erred", "ValueError('no')"
@@ -411,7 +411,7 @@ def clean(number: int, seconds: float) -> int:
 
 
 def compute_naps(client: Client, seconds: float) -> None:
-    """Two of each kind on each worker, also where one of them is held up."""
+    """Compute two tasks of each function on each worker, even if one worker is slow."""
     cleaned = []
     for number, where in enumerate([*client.nthreads()] * 2):
         options = {"workers": [where], "pure": False}
@@ -422,9 +422,9 @@ def compute_naps(client: Client, seconds: float) -> None:
 
 @pytest.mark.whole_program
 def test_recorded_runs(tmp_path: Path) -> None:
-    """Sleeping tasks, of which one kind sleeps a second longer after the change."""
+    """Tasks sleep, and those of one function sleep a second longer after the change."""
     with new_client(n_workers=2, threads_per_worker=1) as client:
-        compute_naps(client, 0.0)  # what is imported and sent once is in no run
+        compute_naps(client, 0.0)  # imports and other one-time work before the runs
         taken: dict[str, list[float]] = {"before": [], "after": []}
         for turn in range(3):
             for side, seconds in (("before", 0.1), ("after", 1.1)):
@@ -434,12 +434,12 @@ def test_recorded_runs(tmp_path: Path) -> None:
                     taken[side].append(time.perf_counter() - begin)
     comparison = dasfprof.compare(tmp_path / "before", tmp_path / "after")
     assert len(comparison.runs) == 6
-    # Each wall time lies between what is slept and what the program's clock tells.
+    # Each wall time is between the sleeps and the time measured by the program.
     walls = comparison.runs.groupby("Side", sort=False)["Wall Time (s)"].apply(list)
     for side, least in (("before", 0.4), ("after", 2.4)):
         both = zip(walls[side], taken[side], strict=True)
         assert all(least <= wall <= most for wall, most in both)
-    # On each of two threads two tasks of a second more; on a slow machine all else varies.
+    # Two tasks on each of two threads take a second longer. The remainder varies on a slow machine.
     path = comparison.waterfall()
     assert path["Difference (s)"].sum() == pytest.approx(comparison.verdict.difference, abs=1e-3)
     blocked = path[(path["Function"] == "clean") & (path["Class"] == "Blocked")]
@@ -447,5 +447,5 @@ def test_recorded_runs(tmp_path: Path) -> None:
     functions = comparison.functions.set_index("Function")
     assert functions.index.tolist() == ["clean", "load"]
     assert functions["Changed"]["clean"] == "slower"
-    # Of equal naps a machine may make those of one side longer, by a little.
+    # A machine may make equal naps of one side slightly longer.
     assert functions["Changed"]["load"] == "uncertain" or abs(functions["Change (%)"]["load"]) < 30

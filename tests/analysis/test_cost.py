@@ -1,4 +1,4 @@
-"""What a run cost, worked out by hand: all rows sum to the hours of workers that came and went."""
+"""Cost of runs, calculated by hand: all rows add up to the hours of all workers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ HOUR = 3600.0
 
 
 def shared(**more: Any) -> Plan:
-    """Two clients share two workers of two threads for 3 h; the second comes after an hour.
+    """Two clients share two workers with two threads for 3 h; the second joins after an hour.
 
-    Thread-hours: the first worker is there for 3 h, so 6; the second for 2 h, so 4. Ann's tasks
-    hold a thread for 2 h, Bob's for 1 h on the second worker; in the last hour nobody has any.
+    Thread-hours: the first worker exists for 3 h, which is 6; the second for 2 h, which is 4. Ann's
+    tasks hold a thread for 2 h, and Bob's for 1 h on the second worker. In the last hour, there are
+    no tasks.
     """
     tasks = [
         Task("load-0", 0, 0.0, 2 * HOUR, graph="update-graph-0"),
@@ -40,7 +41,7 @@ def shared(**more: Any) -> Plan:
     return Plan(tasks, clients=clients, used=used, held=held, **times, **more)
 
 
-#: Worker-hours: a thread-hour is half of a worker's.
+#: Worker-hours: a thread-hour is half a worker-hour.
 EXPECTED = {"ann": 1.0, "bob": 0.5, "(waiting)": 1.5, "(idle)": 2.0}
 
 
@@ -82,7 +83,7 @@ def test_lines_cost_the_same(analyser: TraceAnalyser) -> None:
 def test_findings_cost_their_part_of_the_run(analyser: TraceAnalyser) -> None:
     findings, table = analyser.diagnose(), analyser.cost("finding", price=6)
     assert len(findings) and table["Rule"].tolist() == findings["Rule"].tolist()
-    # 5 worker-hours in 3 h: each second of the run is 5/3 of a worker's.
+    # There are 5 worker-hours in 3 h, so each second of the run costs 5/3 worker-seconds.
     expected = findings["Seconds at stake (s)"] / 3600 * 5 / 3
     pd.testing.assert_series_equal(table["Worker Hours"], expected, check_names=False)
     pd.testing.assert_series_equal(table["Cost"], expected * 6, check_names=False)
@@ -92,7 +93,7 @@ def test_without_a_price_hours_alone(analyser: TraceAnalyser) -> None:
     assert "Cost" not in analyser.cost("client")
     assert "Cost" not in analyser.lines()
     assert summarise(analyser.run)["cost"] is None
-    # The setting is a price for all.
+    # The setting applies to all machine types.
     with dask.config.set({"dasfprof.price": "2 EUR"}):
         assert analyser.lines()["Cost"].sum() == pytest.approx(10.0)
         facts = summarise(analyser.run)
@@ -125,7 +126,7 @@ def test_history_says_what_runs_cost(tmp_path: Path) -> None:
     table = history(tmp_path, price="2 EUR", progress=False)
     for column, value in {"Worker Hours": 5.0, "Cost": 10.0, "Idle (%)": 70.0}.items():
         assert table[column].round(6).tolist() == [value, value]
-    # Kept summaries know hours, so that another price needs no reading.
+    # Stored summaries have hours, so that another price does not need the traces.
     again = history(tmp_path, price=1, progress=False)
     assert again["Cost"].round(6).tolist() == [5.0, 5.0]
     assert "Cost" not in history(tmp_path, progress=False)

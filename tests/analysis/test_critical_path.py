@@ -1,4 +1,4 @@
-"""The critical path: by hand, against brute force, and on real clusters."""
+"""The critical path: calculated by hand, compared with brute force, and on real clusters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path_of(*runs: dict[str, Any], **options: Any) -> list[list[Any]]:
 
 
 def stages(key: str, arrival: float, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
-    """Give a run that takes the lengths to be received, ready, executing, start, stop, ..."""
+    """Return a task run with these durations until it is received, ready, executing, ..."""
     run: dict[str, Any] = {"key": key, "scheduler_waiting": arrival, "sent": sent}
     at = sent
     names = ("received", "ready", "executing", "start", "stop", "done", "known")
@@ -67,7 +67,7 @@ def test_one_task_by_hand() -> None:
 
 
 # fmt: off
-#: By what a second task is bound: when it is sent, what it takes then, and its part of the path.
+#: Limits of a second task: its assignment, durations, and its part of the path.
 BOUND: dict[str, Any] = {
     "dependency": (
         stages("b-1", 1.0, 6.75, 0.25, 2.0, 0, 1.0, 3.0, 0, 0.5, cause="task-finished-a-1",
@@ -76,18 +76,18 @@ BOUND: dict[str, Any] = {
          (9.0, 0.75, "Unspill"), (9.75, 0.25, "Task overhead"), (10.0, 3.0, "Compute"),
          (13.0, 0.5, "Scheduler")],
     ),
-    # Ready at 2, begun when the other's slot had ended at 6.25.
+    # Ready at 2, started when the other slot had ended at 6.25.
     "thread": (
         stages("b-1", 1.0, 1.0, 0.5, 0.5, 4.5, 0, 3.0, 0, 0.5),
         [(6.25, 0.25, "Worker"), (6.5, 3.0, "Compute"), (9.5, 0.5, "Scheduler")],
     ),
-    # A place in the scheduler's queue.
+    # Queued on the scheduler.
     "queue": (
         stages("b-1", 1.0, 6.5, 0.5, 0, 0, 0, 3.0, 0, 0, cause="task-finished-a-1", queued=1.0,
                worker_id=1),
         [(6.5, 0.5, "Task in transit"), (7.0, 3.0, "Compute")],
     ),
-    # Sent to another at 1, moved at 6.5, as the thief's task had ended at 6.25.
+    # Assigned to another worker at 1, stolen at 6.5, when the thief's task had ended at 6.25.
     "steal": (
         stages("b-1", 1.0, 1.0, 6.0, 0, 0, 0, 3.0, 0, 0, stolen=6.5),
         [(6.25, 0.25, "Scheduler"), (6.5, 0.5, "Task in transit"), (7.0, 3.0, "Compute")],
@@ -110,10 +110,10 @@ def test_a_client_is_told_only_of_what_it_wants() -> None:
     second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
     gap = [[6.5, 2.5, "Client", "b-1", "client"]]
     assert path_of(FIRST | {"wanted": 1}, side, second)[6:7] == gap
-    assert path_of(FIRST, side, second)[6:7] == gap  # of the first it is not known
+    assert path_of(FIRST, side, second)[6:7] == gap  # unknown for the first task
     late = [[7.5, 1.5, "Client", "b-1", "client"]]
     assert path_of(FIRST, side | {"wanted": 1}, second)[2:3] == late
-    # It was not told of anything: all the time until it submitted was its own.
+    # The client received nothing before, so all time until the submission was its own.
     assert path_of(FIRST | {"wanted": 0}, side, second) == [
         [1.0, 8.0, "Client", "b-1", "client"],
         [9.0, 0.5, "Task in transit", "b-1", "client"],
@@ -133,7 +133,7 @@ def test_without_the_scheduler_dependencies_are_what_is_known() -> None:
 
 
 def test_the_path_never_goes_back_in_time() -> None:
-    """By its host's clock, b-1 ended a second before the run of a-1 whose result it took."""
+    """By its host's clock, b-1 ended a second before the run of a-1 whose result it used."""
     runs = [
         {"key": key, "worker_id": worker, "executing": start, "start": start, "duration": seconds}
         | {"done": start + seconds, "dependencies": inputs}
@@ -150,13 +150,13 @@ def test_the_path_never_goes_back_in_time() -> None:
     ]
 
 
-#: The second worker left at 9.
+#: Exit of the second worker at 9.
 LEFT = [WORKERS[0], {**WORKERS[1], "left": 9.0}]
 AGAIN = 0.25, 0, 0, 0, 4.0, 0, 0.5
 
 
 def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
-    # Known at 1 and sent at 1.5 to the worker that left with it, and sent again at 9.25.
+    # Known at 1, assigned at 1.5 to the worker that left with it, and again at 9.25.
     lost = {"key": "a-1", "worker_id": 1, "scheduler_waiting": 1.0, "sent": 1.5, "known": 9.0}
     lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
     again = stages("a-1", 9.0, 9.25, *AGAIN, cause="handle-worker-cleanup-1")
@@ -168,7 +168,7 @@ def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
         [9.5, 4.0, "Compute", "a-1", ""],
         [13.5, 0.5, "Scheduler", "a-1", ""],
     ]
-    # What a client gave up, and asked for again, was not lost.
+    # A result that a client released, and submitted again, was not lost.
     released = {**lost, "end_cause": "client-releases-keys-1", "state": "released"}
     again |= {"cause": "update-graph-2"}
     path = path_of(again, workers=LEFT, scheduler_only=[released])
@@ -178,13 +178,13 @@ def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
 def test_a_result_that_was_lost_with_its_worker() -> None:
     first, cleanup = FIRST | {"worker_id": 1}, {"cause": "handle-worker-cleanup-1"}
     again = stages("a-1", 9.0, 9.0, *AGAIN, **cleanup)
-    # It was known at 6.5 that it was there, and it was until 9.
+    # The result was known at 6.5, and existed until 9.
     assert path_of(first, again, workers=LEFT)[6:9] == [
         [6.5, 2.5, "Lost", "a-1", "client"],
         [9.0, 0.25, "Task in transit", "a-1", "client"],
         [9.25, 4.0, "Compute", "a-1", "client"],
     ]
-    # Its worker was there still: the client dropped the result, and submitted it again.
+    # Its worker still existed: the client released the result, and submitted the task again.
     told = {"cause": "update-graph-2", "wanted": 1}
     path = path_of(first | {"wanted": 1}, again | told)
     assert [6.5, 2.5, "Client", "a-1", "client"] in path
@@ -220,7 +220,7 @@ def test_what_functions_on_the_path_did() -> None:
     table = TraceAnalyser(made_trace(runs, workers=WORKERS)).critical_path_summary()
     computed = table[table["Kind"] == "Compute"].set_index("Function")
     assert computed.loc["a", split].tolist() == [1.0, 0.5, 2.5]
-    # Of the third run nobody recorded the wait for a core: it counts by its CPU alone.
+    # CPU wait of the third task run was not recorded, so only its CPU time counts.
     assert computed.loc["b", split].tolist() == [2.5, 0.25, 0.75]
     assert computed.loc["b", "Duration (s)"] == 5.0
     assert table.loc[table["Kind"] != "Compute", split].isna().all(axis=None)
@@ -255,7 +255,7 @@ def test_the_path_has_no_gap(runs: list[dict[str, Any]], scheduler: bool) -> Non
 
 
 class Simulated:
-    """A schedule without any latency: every start is the end of something, or of the client."""
+    """Schedule without latency: all starts are at an end of a task or of the client's pause."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -276,7 +276,7 @@ class Simulated:
         return self.inputs[number] + ([] if before is None else [before])
 
     def schedule(self, durations: list[int]) -> tuple[list[int], list[int]]:
-        """Run the tasks on their workers in their order, each as early as it may."""
+        """Run the tasks on their workers in order, each as early as possible."""
         starts: list[int] = []
         ends: list[int] = []
         for number in range(self.count):
@@ -306,7 +306,7 @@ class Simulated:
         return made_trace(runs, workers=WORKERS)
 
     def longest(self) -> int:
-        """Search all chains of tasks that follow each other for the one with the most work."""
+        """Return the most work of any chain of consecutive tasks, by exhaustive search."""
 
         def work(number: int) -> int:
             chains = [work(other) for other in self.follows(number)]
@@ -346,7 +346,7 @@ def nap(seconds: float, *inputs: Any) -> float:
 
 
 def test_planted_path_on_a_real_cluster(tmp_path: Path) -> None:
-    """A fat task and thin ones, a client that sleeps, and a task whose input is far away."""
+    """There are a long and some short tasks, a sleeping client, and a task with a remote input."""
     with new_client(n_workers=2, threads_per_worker=1) as client:
         first, second = client.nthreads()
         # On a busy host the first task of a worker takes long.
@@ -368,7 +368,7 @@ def test_planted_path_on_a_real_cluster(tmp_path: Path) -> None:
     assert seconds["Transfer", "far-0"] > 0.02
     bound = path.drop_duplicates("Task Key").set_index("Task Key")["Bound By"]
     assert bound.tolist()[:3] == ["client", "dependency", "client"]
-    # On a busy host the data may be there before the client asks for its length.
+    # On a busy host, the data may arrive before the client asks for its length.
     assert bound["far-0"] in ("dependency", "client")
 
 
@@ -382,9 +382,9 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [(0, 1, 1, 0), (0, 1, 0, 1), (0, 0, 0, 0)])
 def test_whichever_thread_runs_the_next(tmp_path: Path, threads: tuple[int, ...]) -> None:
-    """Two runs end within a moment, and the worker notes that they did after two others began.
+    """Two task runs end at almost the same time; the worker records this after two others started.
 
-    These run on either's thread; coroutines all in one.
+    These run on either thread; coroutines all run on one thread.
     """
     noted, known = 2**-10, {"sent": 0.0, "received": 0.0, "ready": 0.0}
     tasks = [
@@ -400,7 +400,7 @@ def test_whichever_thread_runs_the_next(tmp_path: Path, threads: tuple[int, ...]
 
 
 def test_a_thread_that_was_free_is_told(tmp_path: Path) -> None:
-    """One run of two ended a second before another began, which was ready all the time."""
+    """One of two task runs ended a second before another one started, which was already ready."""
     tasks = [
         Task("load-0", 0, 0.0, 1.0, thread=0),
         Task("load-1", 0, 0.0, 4.0, thread=1),

@@ -1,4 +1,4 @@
-"""Degradation over time: planted in traces of known times, and absent from steady ones."""
+"""Degradation over time: found in planned traces that slow down, and not in steady ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = 1.7e9
 
 
 def worked_off(path: Path, count: int, run: Callable[[float], float], **more: Any) -> Any:
-    """Let one thread work off tasks one by one; what they take depends on their share of all."""
+    """Run consecutive tasks on one thread, whose seconds depend on their position (0 to 1)."""
     usual = {"around": 0.125, "cpu": 0.5, "pause": 0.0, "size": 1000}
     rows, now = [], T
     for number in range(count):
@@ -42,8 +42,7 @@ def growing(share: float) -> float:
     return 1.0 + share
 
 
-#: By name: what is planted, which measures fall or rise, and what begins the verdict.
-#: By name: what is planted, which measures fall or rise, and what begins the verdict.
+#: By name: the planned run, measures that fall or rise, and the start of the verdict.
 PLANTED: dict[str, tuple[dict[str, Any], list[bool], str]] = {
     "a function that waits ever longer": (
         {"run": growing},
@@ -91,7 +90,7 @@ def test_what_changes_over_time_is_told(name: str, tmp_path: Path) -> None:
     assert told == [known for known in changes if known is not None]
     assert found["Verdict"].startswith(verdict)
     if planted["run"] is growing:
-        # Of 30 steps of three attempts each, the medians of the first ten are of 1, 4, ... 28.
+        # There are 30 steps with three attempts each: the first ten have medians of 1, 4, ... 28.
         first = sum(1 + number / 90 for number in range(1, 30, 3)) / 10
         last = sum(1 + number / 90 for number in range(61, 90, 3)) / 10
         assert found["Run Method Seconds Last/First Third"] == pytest.approx(last / first)

@@ -1,6 +1,7 @@
-"""`diagnose()` and the rules about overhead, balance and parallelism, on runs planned by hand.
+"""`diagnose()` and the rules about overhead, balance and parallelism, on planned runs.
 
-Two workers of two threads, unless said; every rule fires on its fault, and none on its twin.
+Runs have two workers with two threads by default. Rules find their faults, but nothing in similar
+healthy runs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def test_an_empty_trace_has_none_but_of_the_trace(tmp_path: Path) -> None:
 
 
 def stating(*findings: tuple[Any, ...]) -> dict[str, Any]:
-    """Give rules of these names that each find that so many seconds are at stake, with advice."""
+    """Return rules with these names that have findings with these potential savings and advice."""
 
     def one(slug: str, seconds: float, *advice: Advice) -> Any:
         parts = ["Change it.", *advice]
@@ -52,7 +53,7 @@ def stating(*findings: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def diagnosed(directory: Path, *findings: tuple[Any, ...], **how: Any) -> pd.DataFrame:
-    """Diagnose a run of 16 s by rules that find just these."""
+    """Diagnose a run of 16 s with rules that have these findings."""
     trace = Plan(filled(["load"], 4.0)).write(directory).run
     return diagnose(trace, stating(*findings), **how)
 
@@ -79,7 +80,7 @@ def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "ranked"),
     [
-        # What explains others comes first though they cost more,
+        # A cause comes before its symptoms even if they cost more,
         (
             {"stragglers": 4.0, "poor-placement": 2.0},
             [("poor-placement", "", "medium"), ("stragglers", "poor-placement", "low")],
@@ -126,15 +127,15 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
     table = diagnosed(tmp_path, ("blocked-tasks", 3.0, MORE), ("spilling", 2.0)).set_index("Rule")
     assert "Take ten threads." not in table.loc["blocked-tasks", "Suggestion"]
     assert "Do not add threads per worker" in table.loc["blocked-tasks", "Suggestion"]
-    # What it promised was to be gained by that.
+    # Its potential savings depend on that setting.
     assert pd.isna(table.loc["blocked-tasks", "Seconds at stake (s)"])
     assert table.loc["spilling", "Suggestion"] == "Change it."
     assert table.loc["spilling", "Seconds at stake (s)"] == 2.0
 
 
 EXCLUDED = {
-    # Where memory ran out, or nearly; where tasks wait for one thing, or for each other; where no
-    # core, no worker or no task is left for more threads.
+    # Findings about memory, about tasks that wait for the same thing or for each other, and about
+    # missing cores, workers or tasks: more threads would not help.
     "more-threads": """killed-worker-errors paused-workers spilling host-memory-full
         per-process-lock distributed-lock gil-contention shared-bottleneck resource-limit
         missing-secede cpu-oversubscribed no-workers client-bound sequential-submission
@@ -157,7 +158,7 @@ def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Pa
 
 @pytest.mark.parametrize("refuted", [False, True])
 def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path) -> None:
-    # Where more are refuted themselves, fewer are advised again.
+    # If more threads are excluded for another reason, fewer are advised again.
     findings = ("blocked-tasks", 3.0, MORE), ("tasks-too-small", 2.0, FEWER), ("spilling", 1.0)
     text = " ".join(diagnosed(tmp_path, *findings[: 2 + refuted])["Suggestion"])
     assert ("Take one thread." in text) == refuted
@@ -166,7 +167,7 @@ def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path
 
 @pytest.mark.parametrize("seconds", [(4.0, 4.0, 4.0), (5.0, 4.0, 3.0), (3.0, 5.0, 4.0)])
 def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None:
-    # Each of these rules has the next among its symptoms, and the last the first.
+    # Each of these rules has the next one among its symptoms, and the last one has the first.
     ring = ("gil-contention", "cpu-oversubscribed", "tasks-too-small")
     assert all(ring[n] in RULES[ring[n - 1]].causes for n in range(3))
     table = diagnosed(tmp_path, *zip(ring, seconds, strict=True))
@@ -208,7 +209,7 @@ def test_severity() -> None:
         (0.0, 100.0, {"at_least": "low", "at_most": "low"}, "low"),
         (0.9, 100.0, {"at_least": "high"}, "medium"),
         (1.0, 100.0, {"at_least": "high"}, "high"),
-        # Nothing under a second is high for its share,
+        # A finding below one second is not of severity high because of its fraction of the run,
         (0.9, 1.0, {}, "medium"),
         (1.0, 1.0, {}, "high"),
         # but what is severe for another reason stays so from a twentieth of the run.
@@ -228,7 +229,7 @@ def test_symptoms_are_of_rules() -> None:
 
 
 # fmt: off
-# Each takes 2 ms, and 8 ms until its thread has the next: 0.8 of 4 threads' 2 s.
+# Each task takes 2 ms, and 8 ms until its thread has the next one: 0.8 of 2 s on 4 threads.
 SMALL = [Task(f"inc-{n}{thread}", n % 2, at, at + 0.002, done=at + 0.01, thread=2 * thread + n % 2)
     for n in range(400) for thread in (0, 1) for at in [n // 2 * 0.01]]
 finds("tasks-too-small", "small tasks", Plan(SMALL), severity="high", function="inc", seconds=1.6,
@@ -246,7 +247,7 @@ HANDLED = [Task(f"inc-{n}", n % 2, at + 0.1, at + 0.101, ready=at, executing=at,
     for n in range(40) for at in [n // 2 * 0.2]]
 finds("tasks-too-small", "many tasks do not explain what is far more than handling them",
     Plan(HANDLED, threads=1), costly=True, seconds=NAN, settings=[])
-# A dataframe's tree: eight partitions, and three tasks that put them together, one by one.
+# A tree of a dataframe: eight partitions, and three consecutive tasks that combine them.
 for size, reduced in ((50_000_000, 5e7), (1000, None)):
     tasks = filled(["part"], 0.5, count=8)
     before = [f"part-{n}" for n in range(8)]
@@ -261,15 +262,15 @@ TINY = Task("small-0", 1, 0.0, 0.001)
 SINGLE = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"]), TINY]
 finds("too-few-tasks", "a single task is not an imbalance", Plan(SINGLE, threads=1), tasks=1,
     begins=True, absent={"load-imbalance"})
-# The client submits the second one after the first: it could not run on the other worker then.
+# The client submits the second task after the first one, so both could not run in parallel.
 IN_TURN = [Task(f"count-{n}", 0, 5.0 * n, 5.0 * n + 5.0, runnable=5.0 * n) for n in (0, 1)]
 finds("too-few-tasks", "single tasks one after another are not an imbalance",
     Plan([*IN_TURN, TINY], threads=1), absent={"load-imbalance"})
-# Two tasks at a time on four threads: half of the threads idle for 6 s.
+# Two parallel tasks on four threads: half of the threads are idle for 6 s.
 FITS = [Task(f"fit-{n}", n % 2, 3.0 * turn, 3.0 * turn + 3, size=50_000_000, runnable=3.0 * turn,
     dependencies=["fit-0", "fit-1"] if turn else []) for n in range(4) for turn in [n // 2]]
 finds("too-few-tasks", "too few tasks", Plan(FITS), function="fit", seconds=3.0, times=3.0)
-# 4 s of 4.4 on each thread: half of that, were it twice as fast.
+# It takes 4 s of 4.4 s on each thread, and would save half of that if it were twice as fast.
 LONG = [replace(task, start=task.start + 0.4, stop=task.stop + 0.4)
     for task in filled(["fit"], 1.0)]
 finds("dominant-function", "a slow function", Plan(filled(["load"], 0.1) + LONG), severity="low",
@@ -292,7 +293,7 @@ def test_a_chain(tmp_path: Path) -> None:
         one = Task(f"step-{n}", 0, start, start + 1, runnable=start, dependencies=before)
         tasks.append(one)
         before = [one.key]
-    # One of four threads is busy for 8 s: three quarters of that are lost.
+    # One of four threads is busy for 8 s, so three quarters of the thread time are lost.
     expected = {"severity": "high", "function": "step", "seconds": 6.0, "tasks": 8}
     findings = assert_found(Plan(tasks), tmp_path, "serial-chain", **expected, start=2.0, stop=10.0)
     assert findings.keys() - {"serial-chain"} <= {"load-imbalance"}
@@ -319,8 +320,8 @@ def fat(size: int) -> Plan:
 
 
 def test_a_fat_partition(tmp_path: Path) -> None:
-    # The other threads idle for the 4.5 s that it takes longer than others. Split evenly, that is
-    # what four threads do.
+    # The other threads are idle for the 4.5 s that it takes longer than others. Split evenly, four
+    # threads would share this work.
     expected = {"severity": "high", "function": "load", "seconds": 4.5 - 4.5 / 4, "size": 2e7}
     expected |= {"times": 20.0, "usual": 1e6, "worker": "worker-node1-1", "start": 1.5, "stop": 6.5}
     expected |= {"absent": {"stragglers"}}
@@ -347,13 +348,13 @@ def test_a_hot_key_is_not_split(function: str, of_key: bool, joined: bool, tmp_p
 # fmt: off
 finds("stragglers", "a straggler", fat(1_000_000), severity="high", function="load", longest=5.0,
     median=0.5, key="load-12", cause=None, absent={"data-skew"})
-# Two passes over an array: in the second each task has ten times as much to do, and one more.
+# Two passes over an array. In the second one, tasks take ten times as long, and one even longer.
 PASSES = [Task((f"mean-{0:032x}", n), 0, n * 0.1, n * 0.1 + 0.1) for n in range(10)]
 PASSES += [Task((f"mean-{1:032x}", n), 0, 1.0 + n, 2.0 + n) for n in range(10)]
 PASSES.append(Task((f"mean-{1:032x}", 10), 0, 11.0, 17.0))
 finds("stragglers", "a straggler among layers", Plan(PASSES), tasks=1, function="mean",
     longest=6.0, median=1.0)
-# One of load sleeps for 4.5 s; three of fit read inputs back from disk for 1.5 s each.
+# One task of load sleeps for 4.5 s. Three of fit unspill inputs for 1.5 s each.
 MIXED = [Task(f"{name}-{n}", worker, n / 2, n / 2 + 0.5)
     for worker, name in enumerate(("load", "fit")) for n in range(12)]
 MIXED += [Task(f"fit-{n}", 1, at + 1.5, at + 2, executing=at, disk_read=1.5)
@@ -368,7 +369,7 @@ def test_stragglers_of_several_causes(tmp_path: Path) -> None:
 
 
 def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
-    """What nobody noted of its thread is not guessed."""
+    """Facts about its thread that were not recorded are not guessed."""
     fat(1_000_000).write(tmp_path)
     files = [path for path in tmp_path.iterdir() if "-TracePlugin-" not in path.name]
     findings = TraceAnalyser(files, progress=False).findings()
@@ -378,7 +379,8 @@ def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
 
 
 def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) -> None:
-    # The last but one waited for a core for all that it took longer; the last for a second of six.
+    # The additional time of the last but one is CPU wait. The last one waited for one of six
+    # seconds.
     tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
     tasks.append(Task("load-12", 0, 6.0, 12.0, run_queue=5.5))
     tasks.append(Task("load-13", 0, 12.0, 18.0, run_queue=1.0))
@@ -393,7 +395,7 @@ def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) ->
 
 
 def two_speeds(slow: set[int], workers: int = 4, waits: bool = False, **of_slow: Any) -> list[Task]:
-    """Plan workers of which some take twice as long for as many tasks."""
+    """Plan workers, some of which take twice as long for the same number of tasks."""
     tasks = []
     for worker in range(workers):
         seconds, facts = (1.0, of_slow) if worker in slow else (0.5, {})
@@ -409,7 +411,7 @@ def two_speeds(slow: set[int], workers: int = 4, waits: bool = False, **of_slow:
 
 
 def test_a_slow_worker(tmp_path: Path) -> None:
-    # 16 runs take 0.5 s longer each, on two threads; the others idle for the 4 s.
+    # 16 task runs take 0.5 s longer on two threads, while the other threads are idle for 4 s.
     expected = {"severity": "high", "worker": "worker-node1-1", "seconds": 4.0, "workers": 2}
     addresses = ["tcp://10.0.0.1:4001"]
     plan = Plan(two_speeds({1}, 2))
@@ -429,14 +431,15 @@ spares("a worker that waits for cores", Plan(two_speeds({1}, 2, waits=True)), "s
 
 
 def test_imbalance_and_placement(tmp_path: Path) -> None:
-    # All tasks are ready on the first worker from the begin; the second has but two.
+    # All tasks are ready on the first worker from the start, except two on the second.
     tasks = [
         Task(f"f-{thread}{n}", 0, float(n), n + 1.0, ready=0.0, thread=thread)
         for thread in (0, 1)
         for n in range(8)
     ]
     tasks += [Task(f"f-9{thread}", 1, 0.0, 1.0, thread=thread) for thread in (0, 1)]
-    # Two threads idle while two tasks at least are ready elsewhere, for 6 s; then the last turn.
+    # Two threads are idle for 6 s while at least two tasks are ready elsewhere, before the last
+    # round.
     expected = {"severity": "high", "worker": "worker-node1-0", "seconds": 3.0}
     findings = assert_found(Plan(tasks), tmp_path, "poor-placement", **expected)
     imbalance = findings["load-imbalance"]
@@ -444,7 +447,7 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
 
 
 def behind_a_long_one(annotations: Any = None, dependencies: Sequence[str] = ()) -> Plan:
-    """12 tasks are ready on one of two workers behind a long one; the other idles."""
+    """Plan 12 tasks that are ready behind a long one, while the other worker is idle."""
     tasks = [Task("part-0", 0, 0.0, 1.0, annotations={}), Task("part-1", 1, 0.0, 1.0)]
     tasks.append(Task("long-0", 0, 1.0, 7.0, ready=1.0, annotations={}))
     tasks[1].annotations = {}
@@ -462,7 +465,7 @@ finds("poor-placement", "tasks that wait where their inputs are",
     behind_a_long_one(dependencies=["part-0"]), asked=False, queued=None, settings=[])
 finds("poor-placement", "tasks that could run anywhere and were sent ahead", behind_a_long_one(),
     queued=True, seconds=NAN, settings=[{"distributed.scheduler.worker-saturation": "1.0"}])
-# A task after the other on each thread of the first worker; the second has one of a second.
+# Consecutive tasks on each thread of the first worker, and one task of a second on the other.
 LANES = [Task(f"f-{thread}{n}", 0, float(n), n + 1.0, ready=float(n), thread=thread)
     for thread in (0, 1) for n in range(8)] + [Task("f-99", 1, 7.0, 8.0)]
 finds("load-imbalance", "a worker that has nothing to do", Plan(LANES))
@@ -474,7 +477,7 @@ spares("a worker that joins late", Plan(LANES, joined=[0.0, 6.0]), "load-imbalan
 
 
 def parts(*arrivals: float, **more: Any) -> Plan:
-    """Plan graphs of four tasks of 1 s that arrive at these times."""
+    """Plan graphs with four tasks of 1 s that arrive at these times."""
     tasks = [
         replace(task, start=task.start + at, stop=task.stop + at, arrival=at)
         for number, at in enumerate(arrivals)
@@ -487,12 +490,12 @@ def parts(*arrivals: float, **more: Any) -> Plan:
 # Two gaps of 2 s in 7 s.
 finds("client-bound", "gaps of the client", parts(0.0, 3.0, 6.0), alone=True, seconds=4.0, gaps=2,
     longest=2.0)
-# A call from 1 to 4 s prepares first, and waits then; its tasks are known at 3 s.
+# A call from 1 to 4 s first prepares and then waits. Its tasks are known at 3 s.
 for waiting, is_late in ((2.9, True), (1.1, False)):
     calls = [(1.0, 4.0, "compute", {"waiting": waiting, "receiving": 0.05})]
     finds("client-bound", f"a client that waits for {waiting} s in a gap",
         parts(0.0, 3.0, client_calls=calls), waits=is_late)
-# Calls of actors, from 1 to 4 s, two of them side by side; then from 4.5 to 4.75 s.
+# Actor calls from 1 to 4 s, two of them in parallel, and from 4.5 to 4.75 s.
 ACTED = [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)]
 finds("client-bound", "unknown calls of actors", parts(0.0, 5.0), knows_calls=False)
 finds("client-bound", "no calls of actors", parts(0.0, 5.0, calls=[]), knows_calls=True,

@@ -1,6 +1,7 @@
-"""The rules about data, cores, devices, outcomes and the trace itself, on runs planned by hand.
+"""Rules about data, cores, devices, outcomes and the trace itself, on planned runs.
 
-Two workers of two threads, unless said; every rule fires on its fault, and not on its twin.
+Runs have two workers with two threads by default. Rules find their faults, but nothing in similar
+healthy runs.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ NAN = float("nan")
 
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
-    """Plan equal tasks on four threads; gives them turn by turn."""
+    """Return equal tasks on four threads, round by round."""
     return [replace(task, **more) for task in filled([name], seconds, count=4 * turns)]
 
 
 def failing_first(tasks: list[Task], count: int, exception: str) -> list[Task]:
-    """Let the first tasks fail, each of which is tried again four tasks later."""
+    """Let the first tasks fail, and retry each of them four tasks later."""
     failed = {"state": "erred", "became": "released", "exception": exception}
     return [
         replace(task, key=tasks[place + 4].key, **failed) if place < count else task
@@ -40,7 +41,7 @@ def failing_first(tasks: list[Task], count: int, exception: str) -> list[Task]:
 
 
 def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, dict[str, Any]]]:
-    """Give both workers these samples: seconds and values."""
+    """Return samples with these seconds and values for both workers."""
     return [(worker, at, facts) for worker in (0, 1) for at, facts in readings]
 
 
@@ -48,7 +49,7 @@ def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, d
 
 
 def moving(seconds: float, size: int = 50_000_000, serialising: float = 0, **names: str) -> Plan:
-    """Two threads load; a third waits for so long for each of four results, and uses it."""
+    """Plan two threads that load, and a third that waits for each of four results and uses it."""
     load, use = names.get("load", "load"), names.get("use", "use")
     loads = filled([load], 1.0, count=4, workers=1)
     plan = Plan([replace(task, size=50_000_000) for task in loads])
@@ -64,7 +65,7 @@ def moving(seconds: float, size: int = 50_000_000, serialising: float = 0, **nam
 
 
 # fmt: off
-# Of ten seconds, four are spent waiting for data.
+# Four of ten seconds are spent waiting for data.
 finds("transfer-bound", "transfers", moving(1.0), severity="high", function="load", seconds=4.0,
     moved=2e8, rate=5e7, by_size=True, settings=[{"n_workers": "fewer", "threads_per_worker":
     "more"}])
@@ -90,13 +91,13 @@ FRAME: Any = {"type": "pandas.DataFrame"}
 def part(
     name: str, n: int, start: float, stop: float, shape: Any, *needed: Task, **more: Any
 ) -> Task:
-    """Plan the task of a partition of a dataframe, on the worker of its number."""
+    """Plan the task of a partition of a dataframe on a worker that depends on its number."""
     facts = {"shape": shape, "dependencies": [task.key for task in needed], **FRAME, **more}
     return Task((f"{name}-{16 * 'a1'}", n), n, start, stop, **facts)
 
 
 def joining(rows: int, are_inputs_known: bool = True) -> Plan:
-    """Two partitions of 100 rows are shuffled and joined, to so many rows each."""
+    """Plan a shuffle and join of two partitions with 100 rows, to partitions with `rows` rows."""
     reads = [part("read_parquet", n, 0.0, 1.0, (100, 2), size=10_000) for n in (0, 1)]
     moves = [
         part("hash-join-transfer", n, 1.0, 1.5, None, *needed, type=None)
@@ -157,7 +158,7 @@ spares("a function that may use all columns", selecting(2, "apply"), "unused-col
 
 WAITING = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
 SERIALISED = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
-# 200 tasks of 1 ms take 6 ms each, and the worker takes 3 s more to unpickle the first.
+# 200 tasks of 1 ms take 6 ms each, and unpickling the first takes 3 s more.
 SHORT = [
     Task(f"fit-{n}", 0, 3 + 0.006 * n, 3.001 + 0.006 * n, done=3.006 + 0.006 * n)
     for n in range(200)
@@ -173,7 +174,7 @@ spares("tasks that wait while results are serialised are not small", Plan(WAITIN
 
 
 def shuffling(size: int) -> Plan:
-    """200 tasks of 20 ms shuffle 100 partitions, each made in 1 ms with 4 ms of overhead."""
+    """Plan 200 tasks of 20 ms that shuffle 100 partitions of 1 ms with 4 ms of overhead."""
     tasks, moves = [], [f"shuffle-transfer-{n}" for n in range(100)]
     for n, move in enumerate(moves):
         made, moved, taken = 0.005 * n, 0.5 + 0.02 * n, 2.51 + 0.02 * n
@@ -198,7 +199,7 @@ spares("a shuffle of large partitions", shuffling(10_000_000), "tasks-too-small"
 
 
 def holding(written: float, seconds: float, **more: Any) -> Plan:
-    """Tasks read inputs from disk for so long; results of 300 MB, unless said, are spilled."""
+    """Plan tasks that unspill inputs; by default, results of 300 MB are spilled."""
     tasks = [
         replace(task, executing=task.start, start=task.start + seconds, disk_read=seconds)
         for task in four_lanes("load", 1.0, 4)
@@ -212,7 +213,7 @@ def holding(written: float, seconds: float, **more: Any) -> Plan:
 
 
 def with_process(memory: int) -> Plan:
-    """Results of 16 MB would do with a limit of 26.7 MB, of a process that has so much."""
+    """Plan results of 16 MB, which need a limit of 26.7 MB, and the memory of the process."""
     used = on_both((0.0, {"memory": memory}), (3.9, {"memory": memory}))
     return holding(1e9, 0.25, size=16_000_000, used=used, memory_limit=400_000_000)
 
@@ -229,7 +230,7 @@ finds("spilling", "memory that no result takes", with_process(300_000_000), proc
 finds("spilling", "a limit that would do", with_process(200_000_000), settings=[])
 spares("nothing is spilled", holding(0.0, 0.25), "spilling")
 spares("spilling takes little time", holding(1e9, 0.01), "spilling")
-# The second worker pauses at 2 s, with its two threads idle until 6 s: two of four threads.
+# The second worker pauses at 2 s, and its two of four threads are idle until 6 s.
 LOADS = [Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thread)
     for worker, turns in ((0, 6), (1, 2)) for thread in (0, 1) for n in range(turns)]
 PAUSED = [(1, float(at), {"state": "running" if at < 2 else "paused", "size": 10**9})
@@ -262,7 +263,7 @@ spares("a host that tells no memory", Plan(filled(["load"], 1.0), used=[(0, at,
 
 @pytest.mark.parametrize("of_shuffle", [True, False])
 def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path, of_shuffle: bool) -> None:
-    """Tasks queue on the first worker while the second idles: outputs, or what came after them."""
+    """Tasks queue on the first worker while the second is idle: outputs, or their dependents."""
     tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
     tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
     barrier = ["shuffle-barrier-1"]
@@ -280,7 +281,7 @@ def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path, of_shuffle: bo
 
 
 def uneven(name: str, begin: float, **more: Any) -> list[Task]:
-    """Plan 12 tasks on two threads, of which the first has 90 times the bytes of others."""
+    """Plan 12 tasks on two threads. The first one has 90 times the bytes of the others."""
     tasks, since = [], [begin, begin]
     for n in range(12):
         lasts, size = (6.0, 18_000_000) if n == 0 else (0.3, 200_000)
@@ -315,7 +316,7 @@ finds("data-skew", "a fat input of a shuffle", Plan(PARTS, threads=1), of_key=Fa
 
 
 def sampled_lanes(activities: Sequence[str]) -> list[tuple[int, int, float, dict[str, Any]]]:
-    """Plan samples of the four threads, ten a second for 4 s, of half a core each."""
+    """Plan samples of the four threads at 10 Hz for 4 s, with half a core each."""
     counted = {"interval": 0.1, "cpu": 0.05, "run_queue": 0.0}
     return [
         (worker, thread, n / 10 + 0.05, {"activity": activities[n % len(activities)], **counted})
@@ -326,25 +327,25 @@ def sampled_lanes(activities: Sequence[str]) -> list[tuple[int, int, float, dict
 
 
 def half_on_cores(**more: Any) -> Plan:
-    """Tasks that compute for half of their time, and wait for a core for the other half."""
+    """Plan tasks that are half computing and half CPU wait."""
     return Plan(four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5), **more)
 
 
 def computing(*used: tuple[float, float]) -> list[tuple[int, float, dict[str, Any]]]:
-    """Let both processes have used so many CPU seconds, none of them for Dask, at these times."""
+    """Return samples of both processes' CPU seconds, none of which are Dask's, at these times."""
     counted = ((at, {"process_cpu_seconds": cpu, "service_cpu_seconds": 0.0}) for at, cpu in used)
     return on_both(*counted)
 
 
 def of_service(cores: float) -> list[tuple[int, float, dict[str, Any]]]:
-    """Let both processes use so many cores for 4 s, maybe for Dask."""
+    """Return samples of both processes, which use these cores for 4 s, perhaps for Dask."""
     return on_both(*((at, {"process_cpu_seconds": at * cores}) for at in (0.0, 4.0)))
 
 
 ONE_EACH = [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
 LIBRARIES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # fmt: off
-# Two threads of each process compute half of the time each, and want the lock otherwise.
+# Two threads of each process compute half of the time, and otherwise wait for the GIL.
 finds("gil-contention", "a lock that samples show", Plan(four_lanes("loop", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["lock", "running"])), severity="high", function="loop", seconds=2.0,
     sampled=0.5, at_a_time=2.0, settings=ONE_EACH)
@@ -358,30 +359,30 @@ finds("cpu-oversubscribed", "no more workers than cores", half_on_cores(cores=1)
     settings=[{"threads_per_worker": 1, "n_workers": 1}])
 finds("cpu-oversubscribed", "no fewer threads where there are cores for all",
     half_on_cores(cores=8), severity="low", cores=8, settings=[])
-# The only two threads join at 12 s; each computes for 2 s and waits for a core for 2 s.
+# The only two threads join at 12 s. Each computes for 2 s and waits for CPU for 2 s.
 finds("cpu-oversubscribed", "waits cost no more than there were", Plan([Task(f"loop-{n}{k}", 0,
     12.0 + n, 13.0 + n, cpu=0.5, run_queue=0.5, thread=k) for n in range(4) for k in (0, 1)],
     workers=1, joined=[12.0]), costs=2.0)
-# What is set already, as nannies do, is not advised.
+# Variables that are already set, as nannies do, are not suggested.
 for limits in (None, {}, {**LIBRARIES, "MKL_NUM_THREADS": "4"}, LIBRARIES):
     unset = {name: "1" for name in LIBRARIES if (limits or {}).get(name) != "1"}
     finds("cpu-oversubscribed", f"libraries that start threads: {limits}",
         half_on_cores(used=of_service(4.0), thread_limits=limits), own_threads=True,
         unlimited=None if limits is None else [*unset], settings=[unset] if unset else [])
-# Each process uses a core more than its tasks: Dask's own thread may do that.
+# Each process uses one core more than its tasks, perhaps for Dask's threads.
 finds("cpu-oversubscribed", "an event loop that computes is no library's thread",
     half_on_cores(used=of_service(1.9)), own_threads=False, settings=[{"threads_per_worker":
     "fewer"}])
-# The process uses 8 s of the CPU in other threads: while its tasks run, or afterwards.
+# The process uses 8 CPU seconds in other threads, while its tasks run or afterwards.
 for within in (8.0, 0.0):
     finds("cpu-oversubscribed", f"other threads compute for {within} s while tasks run",
         half_on_cores(used=computing((0.0, 0.0), (4.0, 8.0 + within), (8.0, 16.0))),
         own_threads=within > 0)
-# The same times as of a lock; nine of ten samples that do not run are asleep.
+# The times are those of a lock, but nine of ten samples without CPU are asleep.
 spares("threads that sleep", Plan(four_lanes("digest", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "gil-contention")
-# Eight parents start 16 children and wait for them, 8 s each, of which they hold a thread for
-# 10 ms. Their results are that of all children.
+# Eight parents start 16 children and wait for them for 8 s each. They hold a thread for 10 ms of
+# that. Their results are those of all children.
 CHILDREN = [Task(f"sort-{8 + n}", n % 2, 0.1 + n // 4, 1.1 + n // 4, thread=n // 2 % 2)
     for n in range(16)]
 spares("parents that seceded neither sleep nor dominate", Plan([Task(f"sort-{n}", n % 2, n / 100,
@@ -394,7 +395,7 @@ spares("parents that seceded neither sleep nor dominate", Plan([Task(f"sort-{n}"
 
 
 def asking(*stack: tuple[str, str, int], refused: int = 0, **more: Any) -> Plan:
-    """Plan 16 tasks that wait, for the network if not said, for 1 s each; all are ready at once."""
+    """Plan 16 tasks that wait for 1 s each, by default for the network. All are ready at once."""
     tasks = four_lanes("ask", 1.0, 4, cpu=0.01, ready=0.0, received=0.0, sent=0.0)
     network = ("ask", "/home/me/ask.py", 3), ("recv_into", "/lib/python3.13/socket.py", 700)
     tasks = failing_first(tasks, refused, "ConnectionError('429 Too Many Requests')")
@@ -402,7 +403,7 @@ def asking(*stack: tuple[str, str, int], refused: int = 0, **more: Any) -> Plan:
 
 
 def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]:
-    """Plan tasks of lanes (worker, thread) of which one at a time is served; all ask at once."""
+    """Plan parallel requests of threads (worker, thread) that are served one at a time."""
     tasks: list[Task] = []
     since = dict.fromkeys(lanes, 0.0)
     for number in range(times * len(lanes)):
@@ -415,7 +416,7 @@ def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]
 
 
 def in_lock(worker: int) -> list[Task]:
-    """Two threads take turns: 0.4 s with a lock, and 0.12 s without, ten times each."""
+    """Plan two threads in turn, ten times: 0.4 s with a lock, and 0.12 s without it."""
     tasks, since = [], {1: 0.0, 2: 0.0}
     for number in range(20):
         thread, stop = 1 + number % 2, 0.4 * (number + 1) + 0.12
@@ -425,7 +426,7 @@ def in_lock(worker: int) -> list[Task]:
     return tasks
 
 
-# Of two functions that wait, 16 s with 1 % CPU and 8 s with 25 %, the first is told of.
+# If two functions wait, for 16 s with 1 % CPU and for 8 s with 25 %, the first one is named.
 TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01) + [
     replace(task, start=task.start + 4.0, stop=task.stop + 4.0)
     for task in four_lanes("fetch", 1.0, 2, cpu=0.25)
@@ -447,10 +448,10 @@ finds("blocked-tasks", "the CPU share of one function is no other's", Plan(TWO_W
     function="ask", on_cpu=0.01, tasks=24, lasted=24.0)
 finds("blocked-tasks", "sleeping tasks", Plan(four_lanes("ask", 1.0, 4, cpu=0.01)), alone=True,
     severity="medium", function="ask", seconds=NAN, settings=[])
-# All 16 at a time take 1 s in place of 4 s.
+# All 16 in parallel take 1 s instead of 4 s.
 finds("blocked-tasks", "tasks that wait for the network may wait side by side", asking(),
     seconds=pytest.approx(3.0, abs=0.1), settings=[{"threads_per_worker": 20}])
-# A service that refuses one call of four may refuse more of them, if more come at once.
+# A service that refuses one of four calls may refuse more if there are more parallel calls.
 finds("blocked-tasks", "no more threads for what is turned down", asking(refused=4), failed=0.25,
     seconds=NAN, settings=[])
 finds("blocked-tasks", "attempts that have not ended do not speak for a service", asking(refused=4,
@@ -467,13 +468,13 @@ finds("blocked-tasks", "more threads where the threads of a pool wait for the ne
     settings=[{"threads_per_worker": 20}])
 finds("shared-bottleneck", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
     0.25, 5)), turn=0.25, absent={"blocked-tasks"})
-# Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.
+# Alone, each takes 0.52 s, which gives 5.2 s instead of 8.12 s.
 finds("per-process-lock", "what tasks do outside of a lock of their process is no wait",
     Plan(in_lock(0) + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
-# One of two workers is served two times for each time that the other is.
+# One of two workers is served twice as often as the other.
 finds("shared-bottleneck", "who waits in turn is not a slow worker",
     Plan(in_turn([(0, 1), (0, 1), (1, 1)], 0.25, 8), threads=1))
-# In both processes one of two tasks is served at a time, in the second one for longer.
+# Each process serves one of two tasks at a time, the second process more slowly.
 finds("per-process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
     *in_turn([(1, 1), (1, 2)], 0.4, 6)]), sampled=False, settings=ONE_EACH)
 finds("per-process-lock", "a lock of the process in samples", asking(("ask", "/home/me/ask.py", 3),
@@ -482,7 +483,7 @@ finds("per-process-lock", "a lock of the process in samples", asking(("ask", "/h
 finds("blocked-tasks", "a lock of the cluster is none of the process", asking(DASK_LOCK, ("sync",
     "/x/distributed/utils.py", 400), ("acquire", "/lib/python3.13/threading.py", 1)), settings=[],
     absent={"per-process-lock"})
-# 0.4 s of each second that 16 tasks compute, 6.4 s in all, on four threads: 1.6 s of 4.
+# 0.4 s of each of 16 tasks of 1 s, 6.4 s in total, are 1.6 s of 4 s on four threads.
 finds("garbage-collection", "the garbage collector", Plan(four_lanes("parse", 1.0, 4,
     collecting=0.4)), function="parse", share=0.4, taken=6.4, cpu=16.0, tasks=16, seconds=1.6)
 spares("a garbage collector that takes little", Plan(four_lanes("parse", 1.0, 4, collecting=0.15)),
@@ -494,21 +495,21 @@ spares("the garbage collector of a small part of the run", Plan([*four_lanes("su
 finds("io-bound", "the CPU share of one function that reads", Plan(TWO_WAIT,
     used=on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 6.0)))),
     function="ask", on_cpu=0.01, moved=1.2e9)
-# Each process uses 6 s of the CPU in 4 s, and its two tasks at a time hardly any.
+# Each process uses 6 CPU seconds in 4 s, of which its two parallel tasks use almost none.
 finds("blocked-tasks", "no more threads where the others of the process work",
     asking(used=computing((0.0, 0.0), (4.0, 6.0))), other_threads=5.84, settings=[])
-# The tasks' own threads compute for 0.01 s of each second, and wait for a core for 0.05 s. If the
-# other threads of the process wait as long, they need 6 * 1.44 s of the 15 s.
+# The tasks' threads compute for 0.01 s of each second, and wait for CPU for 0.05 s. If the other
+# threads of the process wait as long, they need 6 * 1.44 s of the 15 s.
 STARVED = asking(used=computing((0.0, 0.0), (4.0, 1.6)))
 finds("blocked-tasks", "no more threads where the others of the process wait for a core",
     replace(STARVED, tasks=[replace(task, run_queue=0.05) for task in STARVED.tasks]),
     other_threads=1.44, settings=[])
-# One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
+# One thread runs 20 tasks of 0.25 s, and the other runs five tasks of 1 s.
 spares("a long task among short ones keeps none of them waiting", Plan(
     [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
     + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)], threads=1),
     "shared-bottleneck")
-# Four threads of 1 s a task, which began 0.25 s after each other.
+# Four threads with tasks of 1 s, which start 0.25 s after each other.
 spares("tasks that end evenly for they began so", Plan(
     [replace(task, start=task.start + late, stop=task.stop + late)
     for task in four_lanes("ask", 1.0, 5, cpu=0.01)
@@ -517,13 +518,13 @@ spares("tasks that end evenly for they began so", Plan(
 
 
 def at_its_graph(task: Task, arrival: float) -> Task:
-    """Let a task come with a graph, and be sent as it starts."""
+    """Let a graph submit a task that is assigned when it starts."""
     times = dict.fromkeys(("sent", "runnable", "received"), task.start)
     return replace(task, arrival=arrival, **times)
 
 
 def one_by_one(graphs: int, gap: float = 0.0) -> Plan:
-    """Plan 12 tasks of 1 s, one after the other on two workers in turn, of so many graphs."""
+    """Plan 12 consecutive tasks of 1 s on two workers in turn, from this number of graphs."""
     size, tasks = 12 // graphs, []
     for n in range(12):
         start = n * (1.0 + gap)
@@ -533,7 +534,7 @@ def one_by_one(graphs: int, gap: float = 0.0) -> Plan:
 
 
 def preparing(size: int) -> Plan:
-    """Plan 12 graphs of one task and so many bytes; the scheduler prepares each for 1.5 s."""
+    """Plan 12 graphs with one task and this size. The scheduler prepares each for 1.5 s."""
     plan = one_by_one(12, gap=3.0)
     graphs = [
         {"since": at - 2, "start": at - 2, "at": at - 1.6, "size": size} for at in plan.graphs
@@ -543,9 +544,9 @@ def preparing(size: int) -> Plan:
 
 
 def in_rounds(width: int) -> Plan:
-    """Plan 12 graphs on four threads, each when the one before has ended: tasks, and their sum.
+    """Plan 12 consecutive graphs on four threads: parallel tasks, and then their sum.
 
-    Each takes 2 s, of which the sum is the last; its tasks run side by side for as long.
+    Each graph takes 2 s.
     """
     tasks = []
     for turn in range(12):
@@ -560,20 +561,20 @@ def in_rounds(width: int) -> Plan:
 
 
 def in_storage(seconds: float, refused: int = 0, **more: Any) -> Plan:
-    """Plan tasks that wait for 0.9 s each, for so long of that in calls of a storage."""
+    """Plan tasks that wait for 0.9 s each, these seconds of it in storage calls."""
     tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=seconds)
     return Plan(failing_first(tasks, refused, "OSError('503 Slow Down')"), **more)
 
 
 def requesting(reads: int, read_size: int, **more: Any) -> Plan:
-    """Plan 16 tasks that wait for 0.9 s each for so many requests of so many bytes in all."""
+    """Plan 16 tasks that wait for 0.9 s each for storage requests with these bytes in total."""
     return Plan(
         four_lanes("load", 1.0, 4, cpu=0.1, storage=0.9, reads=reads, read_size=read_size, **more)
     )
 
 
 def reading_chunks(readers: int, beside: str = " lookup") -> Plan:
-    """Plan 16 tasks of a layer, of which so many read the same stored chunk, for 0.9 s each."""
+    """Plan 16 tasks of a layer, some of which read the same stored chunk, for 0.9 s each."""
     tasks = four_lanes("load", 1.0, 4, cpu=0.1, storage=0.9, read_size=10_000_000)
     return Plan(
         [
@@ -584,7 +585,7 @@ def reading_chunks(readers: int, beside: str = " lookup") -> Plan:
 
 
 def reading_tables(items: str, calls: str = "read_csv") -> Plan:
-    """Plan 16 tasks that read a table for 1 s each, as samples show."""
+    """Plan 16 tasks that, according to stack samples, read a table for 1 s each."""
     readers = "/x/site-packages/pandas/io/parsers/readers.py"
     tasks = four_lanes("load", 1.0, 4, cpu=0.9, read_size=1, items=items)
     return Plan(tasks, stands={"load": [("load", "/home/me/load.py", 3), (calls, readers, 9)]})
@@ -593,14 +594,14 @@ def reading_tables(items: str, calls: str = "read_csv") -> Plan:
 READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
-# All at once, each of two threads would have 6 s of work.
+# If all are submitted at once, each of two threads has 6 s of work.
 finds("sequential-submission", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
     share=1.0, seconds=6.0, severity="high")
 # Client, scheduler and workers use three quarters of the cores, which leaves 3 s of 12 s.
 finds("sequential-submission", "one task at a time on busy cores", replace(one_by_one(12),
     used=[(0, at, {"host_cpu": 75.0}) for at in (0.5, 6.0, 11.5)], seen=[(0, 6.0, {"pid": 9,
     "name": "other", "owner": "me", "cpu": 10.0, "memory": 0, "interval": 5.0})]), seconds=3.0)
-# Tasks of one graph that wait for each other occupy one thread of four: 12 chains of 2 s take 6 s.
+# Chains in one graph occupy one of four threads: 12 chains of 2 s take 6 s on four.
 finds("sequential-submission", "a point at a time", in_rounds(1), tasks=24, graphs=12, few=24.0,
     share=1.0, seconds=18.0)
 finds("client-bound", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
@@ -614,7 +615,7 @@ finds("client-bound", "graphs that are large by what tasks need", replace(prepar
     sent_values=[{"tasks": 1, "size": 300_000, "kind": "argument"}] * 12), pickled=None)
 finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),
     used=READ), alone=True, moved=8e8, rate=2e8)
-# Their calls are measured, whatever files their processes move.
+# Measured calls count, not the files that their processes read and write.
 finds("io-bound", "tasks that wait in calls of storage", in_storage(0.8), alone=True,
     in_storage=0.8, on_cpu=0.1, settings=MORE_THREADS)
 finds("io-bound", "a storage that turns calls down is not asked by more threads", in_storage(0.8,
@@ -626,7 +627,7 @@ finds("io-bound", "files of which a third is used", requesting(1, 5_000_000, use
     read=None, used=None)
 finds("io-bound", "files of which it is unknown how much is used", requesting(1, 5_000_000),
     read=None, used=None)
-# What one task reads, all others take from the cache of the file.
+# One task reads the data, and all others use the file's cache.
 finds("io-bound", "a file whose blocks other tasks use", Plan([replace(task, reads=int(at == 0),
     read_size=80_000_000 * (at == 0)) for at, task in enumerate(requesting(1, 0, used=5_000_000)
     .tasks)]), read=None, used=None)
@@ -654,12 +655,12 @@ spares("a table that all tasks read", reading_chunks(16, ""), "chunk-mismatch")
 spares("a chunk for each task, beside an object that all read", reading_chunks(1), "chunk-mismatch")
 finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),
     alone=True)
-# Then files that all processes read are what is said, and nothing of such calls.
+# The finding then names the files that all processes read, and no calls.
 finds("io-bound", "files that all processes read beside few calls of storage", in_storage(0.4,
     used=READ), moved=8e8, in_storage=None)
 finds("blocked-tasks", "sleeping tasks on a busy host do not lack cores", Plan(four_lanes("ask",
     1.0, 4, cpu=0.001, run_queue=0.4)), alone=True)
-# That one task runs at their end is no fault of the client's.
+# The single task at their end is not the client's fault.
 spares("rounds that occupy all threads", in_rounds(4), "sequential-submission")
 spares("tasks of one graph", one_by_one(1), "sequential-submission")
 # fmt: on
@@ -672,14 +673,14 @@ for symptom, cause, name in (
 
 
 def test_threads_of_a_single_task_compete_with_no_others(tmp_path: Path) -> None:
-    """The threads of a library may use the cores that the only task leaves free."""
+    """Threads of a library may use the cores that a single task leaves free."""
     tasks = [Task(f"ask-{n}", 0, float(n), n + 1.0, cpu=0.01) for n in range(8)]
     plan = Plan(tasks, workers=1, threads=1, used=computing((0.0, 0.0), (8.0, 12.0)))
     assert "there is nothing to change" in found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
 
 
 def looping(*frames: tuple[str, str, int], **facts: Any) -> Plan:
-    """Plan four threads that run a function for 4 s each, in these frames."""
+    """Plan four threads that run a function with these frames for 4 s each."""
     tasks = [replace(task, **facts) for task in filled(["apply"], 1.0)]
     return Plan(tasks, stands={"apply": [*frames]})
 
@@ -693,14 +694,14 @@ LOOP = ("clean", "/home/me/join.py", 9)
 ROWS = ("DataFrame.iterrows", "/x/site-packages/pandas/core/frame.py", 1500)
 ATTRIBUTE = ("NDFrame.__getattr__", "/x/site-packages/pandas/core/generic.py", 6300)
 BARE = [(name.rpartition(".")[2], file, line) for name, file, line in (APPLY, RISK, ITEM)]
-# They wait for a core for 5 % of 4 s, which they would not without these rows.
+# Their CPU wait is 5 % of 4 s, which would be saved with the loops.
 BY_ROW = {
     "rows that are applied to": (APPLY, RISK, ITEM),
     "rows as Python 3.10 names them": BARE,
     "items of a row": (RISK, ITEM, VALUE),
     "rows in a loop": (LOOP, ROWS),
 }
-# A mask of a column is an item of it, too.
+# A mask selects items of a column too.
 BY_COLUMN = {
     "columns that are applied to": (APPLY, RISK),
     "columns in a loop": (LOOP, ATTRIBUTE),
@@ -738,10 +739,10 @@ spares("a dictionary is not Python code", looping(MAPS, shape=(100_000,), cpu=1.
 spares("a vectorized function that takes 1 ms", looping(VECTORIZES, RISK, size=8000, cpu=1.0),
     "row-wise")
 spares("unknown time per slice", looping(OF_SLICES, RISK, size=800_000, cpu=1.0), "row-wise")
-# All samples show the loop itself, so what it does for each element is brief.
+# All samples show the loop, so the work per element is brief.
 finds("row-wise", "a loop in numpy", looping(OF_SLICES), severity="high", by_value=1.0,
     in_loop=1.0, seconds=4.0, caller="numpy.vectorize(signature=)")
-# The C parser takes a tenth of the time.
+# The C parser is ten times as fast.
 finds("row-wise", "a loop in pandas", looping(PARSES), severity="high", by_value=1.0, in_loop=1.0,
     seconds=3.6, caller="pandas.read_csv() with its Python parser")
 # fmt: on
@@ -784,7 +785,7 @@ for value in (*TEXTS, "f'{n}' for n in line", "line['n'] for _ in line"):
 
 
 def in_turns(seconds: float, begin: float, **times: float) -> list[Task]:
-    """Plan four turns on four threads, each so long, and what of it is when."""
+    """Plan four rounds on four threads with this duration and these times of stages."""
     return [
         replace(task, **{name: start + at for name, at in times.items()})
         for turn in range(4)
@@ -797,17 +798,17 @@ def in_turns(seconds: float, begin: float, **times: float) -> list[Task]:
 
 
 def readings(utilization: float, memory: float = 1e9, **more: Any) -> Plan:
-    """Run tasks beside GPUs that are busy for so many percent, with so much memory in use."""
+    """Plan tasks with GPUs that have this utilization (%) and used memory."""
     facts = {"name": "Stand-in", "memory_total": 10e9, "memory_used": memory}
     gpu = [(float(at), {**facts, "utilization": utilization}) for at in range(5)]
     return Plan(four_lanes("fit", 1.0, 4, **more), gpu=gpu)
 
 
 # fmt: off
-# Each task is runnable as the one before it ends, and is sent a second later: half of 8 s.
+# Each task is runnable when the previous one ends, and assigned a second later: half of 8 s.
 finds("scheduler-bound", "the scheduler", Plan(in_turns(2.0, 1.0, runnable=0.0)), severity="high",
     costs=4.0)
-# A second passes until it knows that a turn has ended, and sends the next at once.
+# The scheduler learns of a round's end a second later, and then assigns the next round.
 finds("scheduler-bound", "the scheduler hears of ends late", Plan(in_turns(2.0, 0.0, runnable=0.0,
     done=1.0, known=2.0, arrival=0.0)), costs=3.0)
 # Three quarters of 4 s.
@@ -823,13 +824,13 @@ spares("busy GPUs are what tasks may wait for", readings(90.0, cpu=0.1))
 
 
 def with_last(**facts: Any) -> Plan:
-    """Plan 16 tasks of which the last is so."""
+    """Plan 16 tasks, the last of which has these facts."""
     *others, last = filled(["fit"], 1.0)
     return Plan([*others, replace(last, **facts)])
 
 
 def raising(*errors: str, first: int = 2) -> Plan:
-    """Plan 16 tasks of which some raise these errors."""
+    """Plan 16 tasks, some of which raise these errors."""
     tasks = four_lanes("parse", 1.0, 4)
     for place, error in enumerate(errors, first):
         tasks[place] = replace(tasks[place], state="erred", exception=error)
@@ -837,7 +838,7 @@ def raising(*errors: str, first: int = 2) -> Plan:
 
 
 def timing_out(seconds: float, again: bool) -> Plan:
-    """Sixteen that end well take 1 s each, two of them 1.5 s; two run into a limit."""
+    """Plan sixteen successful tasks of 1 s, or 1.5 s for two of them, and two that time out."""
     tasks = four_lanes("ask", 1.0, 4)
     tasks[0].stop = tasks[1].stop = 1.5
     for number in (16, 17):
@@ -853,7 +854,7 @@ def timing_out(seconds: float, again: bool) -> Plan:
 
 RECOMPUTED = four_lanes("load", 1.0, 4)
 for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
-    task.key = before.key  # the first turn is done again
+    task.key = before.key  # the first round is repeated
 #: Graphs of persisted dataframes contain tasks that return the persisted results.
 PERSISTED = four_lanes("load", 1.0, 1)
 for place, task in enumerate(four_lanes("read", 0.5, 8)[8:]):
@@ -861,7 +862,7 @@ for place, task in enumerate(four_lanes("read", 0.5, 8)[8:]):
     PERSISTED.append(replace(task, executing=task.start, start=task.start + 0.499, **where))
 RETRIED = four_lanes("fetch", 1.0, 8)
 for place, task in enumerate(RETRIED):
-    if place // 4 % 2 == 0:  # every second attempt fails; its key succeeds in the next turn
+    if place // 4 % 2 == 0:  # every second attempt fails; its key succeeds in the next round
         task.key, task.state, task.became = RETRIED[place + 4].key, "erred", "released"
         task.exception = "ConnectionError('no answer')"
 RAISED = raising("ValueError('no 5')", first=5)
@@ -869,7 +870,7 @@ RAISED.tasks[5].raised_at = "/home/me/work.py:7 parse"
 # fmt: off
 finds("retried-tasks", "failed attempts", Plan(RETRIED), severity="high", function="fetch",
     seconds=4.0, attempts=16, category="ConnectionError", absent={"failed-tasks", "recomputation"})
-# A client had given it up before the scheduler heard of its error.
+# A client had cancelled it before the scheduler learned of its error.
 finds("failed-tasks", "errors that are nobody's", with_last(state="erred", became="released",
     exception="KeyError('shard')", ended_by="client-releases-keys-7"), severity="low", nobodys=True)
 finds("failed-tasks", "errors", RAISED, severity="high", function="parse", tasks=1,
@@ -897,7 +898,7 @@ for phase, handling in (("optimising", 2.0), ("waiting", 2.0), ("program", None)
     finds("recomputation", f"a graph that only repeats work, after {phase}", plan, **facts)
 
 
-# The second of them began with another one and failed before that.
+# The second one started together with another one and failed before that.
 SEVERAL = raising(*(f"{kind}Error('no')" for kind in ("OS", "Key", "OS", "Type", "Value")))
 SEVERAL.tasks[3].stop -= 0.1
 KINDS = [f"{kind}Error in parse" for kind in ("Key", "OS", "Type", "Value")]
@@ -913,7 +914,7 @@ def unseen(number: int, sent: float, known: float, worker: int = 1, **more: Any)
 RESTART = "client-restart-7"
 WAITED = unseen(0, 0.5, 0.9, end_cause=RESTART)
 # fmt: off
-# Nannies kill them, and the scheduler only sees that they are gone.
+# Nannies kill the workers, and the scheduler only learns that they left.
 finds("cancelled-tasks", "a worker whose process ended by a restart is not lost",
     Plan(filled(["fit"], 1.0), unseen=[unseen(0, 2.0, 2.9, end_cause=RESTART)], left=[(1, 3.0,
     "handle-worker-cleanup")]), tasks=1, absent={"lost-workers"})
@@ -927,7 +928,7 @@ finds("cancelled-tasks", "a task that fails before its worker hears of the resta
 
 
 def killed(graph: str = "handle-worker-cleanup-2", **more: Any) -> Plan:
-    """Plan two workers of two threads, of which one dies at 2 s; what it had made is made again."""
+    """Plan two workers with two threads. One dies at 2 s, and its results are recomputed."""
     tasks = [
         Task(f"fit-{worker}{n}{k}", worker, n, n + 1.0, thread=k, graph="update-graph-1")
         for worker in (0, 1)
@@ -944,7 +945,7 @@ def killed(graph: str = "handle-worker-cleanup-2", **more: Any) -> Plan:
 
 
 def dying(*deaths: float, end: int, memory: int | None = None) -> Plan:
-    """Plan workers of a thread that die one after another beside one that lives, of SIGKILL."""
+    """Plan workers with one thread, all but one of which are killed by SIGKILL, one by one."""
     tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(end)]
     workers = range(1, len(deaths) + 1)
     tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in workers]
@@ -961,7 +962,7 @@ def in_use(memory: int) -> list[tuple[int, float, dict[str, Any]]]:
 
 
 def with_kills(counted: int | None) -> Plan:
-    """The kernel counts kills in the control group of both workers, of which the first lives on."""
+    """Let the kernel count kills in the control group of both workers. The first one survives."""
     counts = {0: [(0.0, 4), (3.9, counted)], 1: [(0.0, 4), (1.9, 4)]}
     used = [
         (n, at, {"memory": 10**8, "oom_kills": None if counted is None else kills})
@@ -972,7 +973,7 @@ def with_kills(counted: int | None) -> Plan:
 
 
 # fmt: off
-# With it, these 4 s of thread time would not be, and four threads would have done the rest.
+# Without the exit, these 4 s of thread time would be saved, and four threads would do the rest.
 finds("lost-workers", "what was lost with a worker is no want of persist", killed(), ran_again=4,
     again=4.0, costs=(4.0 + 2 * 2.0) / 4, absent={"recomputation"})
 finds("recomputation", "what a client asks for again beside a lost worker",
@@ -984,12 +985,12 @@ finds("lost-workers", "memory is not blamed for a worker that had little",
     blames_memory=False)
 finds("lost-workers", "memory is blamed for a worker that had much",
     killed(used=in_use(900_000_000), memory_limit=10**9), memory=9e8, limit=1e9, blames_memory=True)
-# Another worker of its host counts one more in the control group that they share.
+# Another worker of its host counts one more kill in their common control group.
 finds("lost-workers", "the kernel counted a kill for want of memory", with_kills(5), why="memory",
     blames_memory=True)
 finds("lost-workers", "the kernel was not asked", with_kills(None), why="unknown",
     blames_memory=False)
-# Every 3 s, but for one that a busy host let wait.
+# Every 3 s, except for one that was delayed on a busy host.
 finds("lost-workers", "a clock is told by most of the gaps", dying(3.0, 6.1, 9.0, 12.0, 15.1, 21.1,
     end=24), rhythm={"workers": 6, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)} |
     {"others": 1, "memory": 0.0, "limit": pytest.approx(NAN, nan_ok=True)})
@@ -1001,7 +1002,7 @@ finds("incomplete-trace", "a file that ends as its process dies", killed(), work
 finds("incomplete-trace", "a file that ends early", Plan(filled(["fit"], 1.0), killed=[1]),
     severity="low", workers_died=False, kinds=["not-closed"])
 finds("incomplete-trace", "no samples", Plan(filled(["fit"], 1.0), resources=False))
-# Two of four threads are missed from 3 s to the end, at 4 s.
+# Two of four threads are missing from 3 s to the end at 4 s.
 finds("lost-workers", "a worker that was lost", Plan(filled(["fit"], 1.0), killed=[1],
     unseen=[unseen(n, 2.0, 3.0) for n in (0, 1)], left=[(1, 3.0, "handle-worker-cleanup")]),
     severity="high", worker="worker-node1-1", tasks=2, function="fit", start=3.0, costs=0.5,

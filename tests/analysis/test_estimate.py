@@ -1,4 +1,4 @@
-"""Estimates have the tasks, bytes, peak and seconds of the run, and warn where they should."""
+"""Estimates equal the tasks, bytes, peak memory and seconds of runs, and warn of explosions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ client = client_of(2, 2, processes=False, memory_limit=0)
 
 
 class Oracle(SchedulerPlugin):
-    """The bytes of each result, and the most bytes that a worker had at a time."""
+    """Plugin that records the bytes of each result, and the peak of results on a worker."""
 
     name = "oracle"
 
@@ -74,7 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", [*SANE, "labelled"])
 def test_a_run_takes_what_was_estimated(name: str, client: Client, place: Path) -> None:
-    """The scheduler is the oracle: its tasks, their bytes, and its sums for the workers."""
+    """The scheduler is the oracle: its tasks, their bytes, and its sums per worker."""
     if name == "labelled":
         pytest.importorskip("xarray")
     collection = (labelled if name == "labelled" else SANE[name])(place)
@@ -88,7 +88,7 @@ def test_a_run_takes_what_was_estimated(name: str, client: Client, place: Path) 
         measured[key[0] if isinstance(key, tuple) else None] += size
     known = estimate.layers.dropna(subset=["Layer", "Bytes"])
     for layer, size in zip(known["Layer"], known["Bytes"], strict=True):
-        # Beside its values, a result has up to some 100 bytes; small results are not compared.
+        # Results have up to 100 bytes besides their values, so small results are not compared.
         if measured[layer] > 20_000:
             assert size == pytest.approx(measured[layer], rel=0.1), layer
     if estimate.peak_bytes is not None:  # on a busy machine, tasks may run in another order
@@ -103,7 +103,7 @@ def test_planted_explosions_are_named_with_their_lines(name: str, place: Path) -
     lines, first = inspect.getsourcelines(program)
     number = first + next(at for at, line in enumerate(lines) if "# planted" in line)
     limit = None
-    if name == "large_chunk":  # the limit is that of workers: 3.2 GB fit into neither thread
+    if name == "large_chunk":  # the limit is that of a worker: 3.2 GB do not fit
         with pytest.raises(DoesNotFit, match=r"a chunk of 'add' has 3\.2 GB") as error:
             dasfprof.estimate(lambda: program(place), workers=[4], memory_limit="3 GB")
         assert error.value.line == f"estimated_programs.py:{number}"
@@ -125,7 +125,7 @@ def test_filters_in_the_text_of_a_query(place: Path) -> None:
 
 
 def test_bytes_by_hand() -> None:
-    """16 chunks of 25 x 25 numbers of 8 bytes, which are summed over rows of four chunks."""
+    """There are 16 chunks of 25 x 25 numbers of 8 bytes, and sums over rows of four chunks."""
 
     def build() -> Any:
         return (da.random.random((100, 100), chunks=25) + 1).T.rechunk((100, 20)) * 2
@@ -143,7 +143,7 @@ def test_bytes_by_hand() -> None:
 
 
 def test_the_peak_by_hand() -> None:
-    """One thread makes ten results of 8 kB, which stay until the last task takes them all."""
+    """One thread computes ten results of 8 kB, which are inputs of the last task."""
     parts = [dask.delayed(np.zeros)(1000) for _ in range(10)]
     x = da.concatenate([da.from_delayed(part, (1000,), "f8") for part in parts])
     found = dasfprof.estimate(x.rechunk(10_000), workers=[1])
@@ -152,12 +152,12 @@ def test_the_peak_by_hand() -> None:
 
 
 def test_a_guard_knows_chunks_inside_fused_tasks() -> None:
-    """Each task makes 800 MB and returns one number."""
+    """Each task allocates 800 MB and returns one number."""
     x = (da.random.random((20_000, 20_000), chunks=10_000) + 1).sum()
     with pytest.raises(DoesNotFit, match="800 MB"):
         dasfprof.estimate(x, memory_limit="500 MB")
     assert dasfprof.estimate(x, memory_limit="900 MB").tasks
-    # Of a stored array only slices are read; and a broadcast repeats what is there once.
+    # Only slices of a stored array are read, and a broadcast repeats values without copies.
     stored = da.from_array(Stored(), chunks=(1000, 1000))[:10]
     assert dasfprof.estimate(stored.sum(), memory_limit="1 MB").tasks
     repeated = da.broadcast_to(da.ones(1000, chunks=1000), (100_000, 1000), chunks=(100_000, 1000))
@@ -165,7 +165,7 @@ def test_a_guard_knows_chunks_inside_fused_tasks() -> None:
 
 
 def test_a_guard_knows_results_that_stay() -> None:
-    """The client wants all of 100 chunks of 8 MB, so that they stay on two workers."""
+    """The client wants all 100 chunks of 8 MB, so they stay on two workers."""
     x = da.random.random((10_000, 10_000), chunks=1000)
     with pytest.raises(DoesNotFit) as error:
         dasfprof.estimate(lambda: x + 1, workers=[1, 1], memory_limit="100 MB")
@@ -209,7 +209,7 @@ def test_nothing_is_computed(tmp_path: Path) -> None:
 
 
 def test_collections_made_of_delayed_functions() -> None:
-    """Delayed functions seem to have each attribute that they are asked for."""
+    """Delayed functions seem to have all attributes."""
     load = dask.delayed(pd.DataFrame)
     frame = dd.from_delayed([load({"a": [n]}) for n in range(3)], meta={"a": "i8"})
     found = dasfprof.estimate(frame)
@@ -218,7 +218,7 @@ def test_collections_made_of_delayed_functions() -> None:
 
 
 def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
-    """Of ten texts of 7 bytes each, with 8 bytes for where it begins; dictionaries hide bytes."""
+    """Ten texts have 7 bytes each, plus 8 bytes for an offset. Dictionaries hide bytes."""
     frame = dd.from_pandas(pd.DataFrame({"s": ["abcdefg"] * 1000}), npartitions=1)
     if not isinstance(frame._meta.s.dtype, np.dtype):
         assert dasfprof.estimate(frame).layers["Bytes"].iloc[0] == 15_000
@@ -255,7 +255,7 @@ def test_arguments_that_are_refused() -> None:
 
 @pytest.mark.slow
 def test_a_million_tasks() -> None:
-    """Beside what Dask itself needs to make the tasks."""
+    """The limit does not include what Dask needs to generate the tasks."""
     from dasfprof.handles.estimation.assumed_cluster import assumed_cluster
     from dasfprof.handles.estimation.estimate import estimate_graph
 
@@ -290,7 +290,7 @@ def layers(collection: Any, history: Any) -> pd.DataFrame:
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
-    """Two runs: `load` takes 1 and 3 s at line 1 and 10 s at line 2; then 6 s at line 1."""
+    """Write two runs: `load` takes 1 and 3 s at line 1 and 10 s at line 2, then 6 s at line 1."""
     for name, runs in {
         "first": [(1, 10, 0.0, 1.0), (2, 10, 1.0, 3.0), (3, 20, 4.0, 10.0)],
         "second": [(4, 10, 0.0, 6.0)],
@@ -318,7 +318,7 @@ def built_at(number: int, text: str) -> Any:
 
 
 def test_by_the_line_that_built(hooks: None, earlier: Path) -> None:
-    """Line 1: means of 2 s and 6 s, so 4 s; line 2: 10 s in one run."""
+    """Line 1 has means of 2 s and 6 s, so 4 s. Line 2 has 10 s in one run."""
     parts = [*built_at(1, "[load(i) for i in range(5)]"), *built_at(2, "[load(7), load(8)]")]
     whole = dask.delayed(scale)(parts)
     table = layers(whole, earlier)
@@ -335,7 +335,7 @@ def test_by_the_line_that_built(hooks: None, earlier: Path) -> None:
 
 
 def test_by_the_function_where_no_line_is_known(earlier: Path) -> None:
-    """Means of (1 + 3 + 10) / 3 s and 6 s: their median is 16/3 s."""
+    """The means are (1 + 3 + 10) / 3 s and 6 s, with a median of 16/3 s."""
     loaded = dask.delayed(load)(1)
     (row,) = rows(layers(loaded, earlier), "Line", *TOLD)
     assert row[:3] == (None, "load", 1)
@@ -364,7 +364,7 @@ def collections() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [*collections()])
 def test_the_layers_are_those_that_run(name: str, client: Client, tmp_path: Path) -> None:
-    """The run itself is the oracle: what is planned again expects all of its thread seconds."""
+    """The run is the oracle: the estimate for the same graph expects its total thread time."""
     collection = collections()[name]
     before = str(collection.__dask_keys__())
     with dasfprof.profile(client, directory=tmp_path) as run:

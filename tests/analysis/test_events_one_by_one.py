@@ -1,4 +1,4 @@
-"""Events read one by one hold what analyses written for DASF's events look for in each of them."""
+"""Single events have the args that analyses for DASF's events expect."""
 
 from __future__ import annotations
 
@@ -90,4 +90,4 @@ def test_what_an_analysis_for_dasf_looks_for_is_in_each_event_of_a_run(tmp_path:
     assert any(event.args["host_memory_total"] > 0 for event in samples)
     for event in named(events, "Managed Memory"):
         assert isinstance(event.args["tasks"], int)
-        assert "key" not in event.args  # it belongs to no task: see `get_traces`
+        assert "key" not in event.args  # it does not belong to a task; see `get_traces`

@@ -1,4 +1,4 @@
-"""The time to the first task is split as planned runs have it, and unknown parts stay unknown."""
+"""Parts of the time to the first task: those of planned runs, and unknown ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dasfprof.report.run_summary import start_in_words, summarise
 from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, STACK
 
-#: Recording begins at 0, the first graph is pickled from 2 s on and known at 3 s.
+#: Recording starts at 0. The first graph is pickled from 2 s and known at 3 s.
 SENT: dict[str, Any] = {"since": 0.0, "start": 2.0, "at": 2.25, "optimising": 0.5}
 PROGRAM = 1.5
 
 
 def plan(*, turns: int = 4, **more: Any) -> Plan:
-    """Four threads of two workers, which join at 3.5 s, run tasks of a second from 3.75 s on."""
+    """Plan four threads on two workers that join at 3.5 s, with tasks of a second from 3.75 s."""
     tasks = [
         Task(f"load-{4 * turn + lane}", lane // 2, 3.75 + turn, 4.75 + turn, thread=lane % 2)
         for turn in range(turns)
@@ -51,7 +51,7 @@ def test_each_stage(tmp_path: Path) -> None:
 
 
 def test_a_late_start_is_told(tmp_path: Path) -> None:
-    # The scheduler has no task for 3 s; the last is done 7.75 s after recording began.
+    # The scheduler has no task for 3 s. The last one is done 7.75 s after recording started.
     stages = {"program": 1.5, "optimising": 0.5, "pickling": 0.25, "sending": 0.25}
     stages |= {"scheduler": 0.5}
     expected = {"severity": "medium", "costs": 3.0, "late": 3.0, "share": 0.387}
@@ -86,7 +86,7 @@ def test_a_brief_start_is_not_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_traversed", [True, False])
 def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: bool) -> None:
-    """By 20 samples of 0.1 s each before the first graph is there."""
+    """Evidence are 20 samples of 0.1 s each before the first graph arrives."""
     run = plan(turns=1, graphs_sent=[{**SENT, "start": 2.9, "at": 2.95, "optimising": 0.0}])
     run.sent_values = [{"kind": "argument", "name": "load", "size": 1_000_000, "tasks": 32}]
     name = "unpack_collections" if is_traversed else "tokenize"
@@ -102,13 +102,13 @@ def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: boo
     stake = late["Seconds at stake (s)"]
     assert stake == pytest.approx(2.0) if is_traversed else np.isnan(stake)
     assert ("traverse=False)" in late["Suggestion"]) == is_traversed
-    # Wrapped values are embedded in one task, which leaves nothing to scatter.
+    # Wrapped values are embedded in only one task, so scatter() would not help.
     assert ("client.scatter()" in late["Suggestion"]) != is_traversed
     assert ("/mine.py:7 main." in late["Suggestion"]) == is_traversed
 
 
 def test_nothing_is_guessed(tmp_path: Path) -> None:
-    """Without the client's own times only the scheduler's and the workers' are known."""
+    """Without the client's times, only those of the scheduler and the workers are known."""
     analyser = plan(graphs_sent=()).write(tmp_path)
     told = seconds(analyser)
     unknown = [stage for stage, spent in told.items() if np.isnan(spent)]
@@ -128,7 +128,7 @@ def test_another_host_s_clock_tells_no_sending(tmp_path: Path) -> None:
 
 
 def late_by(analyser: TraceAnalyser, directory: Path) -> float:
-    """Return how late the first graph is, by a finding that nothing refutes."""
+    """Return how late the first graph is, according to a finding that no event contradicts."""
     findings = analyser.findings()
     assert not refute(directory, findings)
     (late,) = (one for one in findings if one.rule == "slow-startup")
@@ -136,14 +136,14 @@ def late_by(analyser: TraceAnalyser, directory: Path) -> float:
 
 
 def test_unknown_times(tmp_path: Path) -> None:
-    # Unknown optimising is part of the program.
+    # Unknown optimization counts as part of the program.
     told = seconds(plan(graphs_sent=[{**SENT, "optimising": None}]).write(tmp_path / "optimising"))
     assert told["Program"] == pytest.approx(2.0)
     assert np.isnan(told["Optimising"])
-    # This client's times are not those of another client's graph.
+    # The times of this client do not belong to another client's graph.
     told = seconds(plan(graphs_sent=[{**SENT, "client": "other"}]).write(tmp_path / "other"))
     assert np.isnan(told["Program"])
-    # Tasks that ran before recording began tell nothing.
+    # Tasks that ran before recording started show nothing.
     early = plan()
     early.tasks.append(Task("old-0", 0, 0.5, 1.0, thread=3))
     analyser = early.write(tmp_path / "early")
@@ -152,7 +152,7 @@ def test_unknown_times(tmp_path: Path) -> None:
 
 
 def test_time_at_a_prompt_is_its_user_s(tmp_path: Path) -> None:
-    """A notebook's kernel waits for its first cell until 1.25 s, as looks at it say."""
+    """According to samples, a notebook's kernel waits for its first cell until 1.25 s."""
     plan().write_files(tmp_path)
     kernel = ["run_forever", "/site-packages/ipykernel/kernelapp.py", 1]
     stacks = [

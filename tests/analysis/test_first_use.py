@@ -1,4 +1,4 @@
-"""First uses on workers, and tasks that were sent and not taken in: neither is the scheduler's."""
+"""Warm-up on workers, and assigned tasks that are not received, are not the scheduler's fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasfprof.analysis.stack_samples import loop_blocks
 
 
 def importing(first: float, *, later: float = 0.1, count: int = 20, **of_first: Any) -> list[Task]:
-    """Plan one thread of each of two workers, whose first run takes longer than the rest."""
+    """Plan two workers with one thread, whose first task runs take longer than the others."""
     tasks = []
     for worker in (0, 1):
         tasks.append(Task(f"fit-{worker}0", worker, 0.0, first, **of_first))
@@ -27,7 +27,7 @@ def importing(first: float, *, later: float = 0.1, count: int = 20, **of_first: 
 def test_an_import_on_each_worker(tmp_path: Path) -> None:
     tasks = importing(4.0)
     tasks += [Task(f"sum-{n}", n % 2, 5.9 + n // 2 / 1000, 5.9 + n // 2 / 1000) for n in range(40)]
-    # Of four threads, two of which idle meanwhile.
+    # Two of four threads are idle meanwhile.
     expected = {"severity": "low", "function": "fit", "seconds": 7.8 / 4, "lost": 7.8}
     expected |= {"took": 4.0, "usual": 0.1, "runs": 2, "workers": 2}
     others = {"stragglers", "dominant-function"}
@@ -35,9 +35,9 @@ def test_an_import_on_each_worker(tmp_path: Path) -> None:
 
 
 def test_what_is_no_first_use(tmp_path: Path) -> None:
-    # A first partition that is larger.
+    # The first partition is larger.
     assert not found(Plan(importing(4.0, size=900_000)), tmp_path / "larger", "warm-up")
-    # A function that takes long now and then: three of 19 later runs take as long.
+    # The function takes long at times: three of 19 later task runs take as long.
     tasks = importing(4.0)
     for lane in (tasks[:20], tasks[20:]):
         for n in (5, 9, 13):
@@ -50,13 +50,13 @@ def test_what_is_no_first_use(tmp_path: Path) -> None:
 def test_a_function_that_is_slow_by_its_median_dominates(tmp_path: Path) -> None:
     tasks = importing(4.0, later=0.5)
     tasks += [Task(f"sum-{n}", n % 2, 0.0, 0.01, thread=2 + n) for n in range(4)]
-    # 38 runs of 0.5 s, and 2 first ones that count as such.
+    # 38 task runs of 0.5 s, and 2 first runs that count as 0.5 s.
     expected = {"median": 0.5, "tasks": 40, "lasted": 20.0}
     assert_found(Plan(tasks), tmp_path, "dominant-function", **expected)
 
 
 def sent_early(**facts: Any) -> Plan:
-    """Plan four tasks that are sent at 0 and taken in at 5 s."""
+    """Plan four tasks that are assigned at 0 and received at 5 s."""
     tasks = [
         Task(f"fit-{n}", n % 2, 5.0, 6.0, sent=0.0, received=5.0, thread=n // 2) for n in range(4)
     ]
@@ -65,7 +65,7 @@ def sent_early(**facts: Any) -> Plan:
 
 @pytest.mark.parametrize(("lags", "blocked"), [((1.0, 2.0, 3.0, 4.0, 4.9), 0.88), ((), 0.0)])
 def test_tasks_that_a_loop_does_not_take_in(lags: Any, blocked: float, tmp_path: Path) -> None:
-    """The event loop of both workers is blocked from 0.5 s to 4.9 s of 5 s, or answers."""
+    """The event loops of both workers are blocked from 0.5 s to 4.9 s of 5 s, or they are not."""
     held = [(n, 0.0, {"state": "running"}) for n in (0, 1) if lags]
     held += [(n, at, {"state": "running", "loop_lag": at - 0.5}) for n in (0, 1) for at in lags]
     expected = {"seconds": 5.0, "longest": 5.0, "blocked": blocked, "absent": {"scheduler-bound"}}
@@ -73,7 +73,7 @@ def test_tasks_that_a_loop_does_not_take_in(lags: Any, blocked: float, tmp_path:
 
 
 def test_imports_as_the_first_tasks_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While both event loops import, four tasks are on their way for 5 s of a run of 6 s."""
+    """While both event loops import, four tasks are in transit for 5 s of a run of 6 s."""
 
     def blocks(run: Run) -> list[loop_blocks.LoopBlock]:
         facts = (run.begin, run.begin + 5.0, True, None, "", "sklearn", "working", 99)

@@ -1,4 +1,4 @@
-"""Trees of sampled calls add up as a naive sum over all samples does."""
+"""Trees of sampled calls equal a naive sum over all samples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = ["load", "sum"]
 
 
 def parts(seconds: list[float]) -> Parts:
-    """Make samples that compute half of the time and wait for the rest."""
+    """Return samples that are half computing and half waiting."""
     spent, none = np.array(seconds), np.zeros(len(seconds))
     facts = {"seconds": spent, "computing": spent / 2, "waits": spent / 2}
     facts |= {"samples": none + 1, "counted": none + 1}
@@ -32,7 +32,7 @@ def parts(seconds: list[float]) -> Parts:
 
 
 def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int, float]]]:
-    """Return seconds, own seconds and those of lines, by the functions on the way to a call."""
+    """Return seconds, self seconds and seconds of lines, by the path of functions to a call."""
     found, way = {}, []
     ends = np.cumsum(tree.line_counts)
     for at, depth in enumerate(tree.depths.tolist()):
@@ -70,7 +70,7 @@ def test_random_stacks(seed: int) -> None:
     for part in (tree.spent.computing, tree.spent.waiting):
         assert part == pytest.approx(tree.spent.seconds / 2)
     assert (tree.omitted, tree.seconds) == (0, sum(lasting))
-    # The longest of the calls beside each other comes first.
+    # The longest of sibling calls comes first.
     outer = tree.spent.seconds[tree.depths == 0].tolist()
     assert outer == sorted(outer, reverse=True)
 
@@ -83,7 +83,7 @@ def test_deep_recursion_and_ten_thousand_stacks() -> None:
     deep = tuple(Frame("again", "a.py", 7) for _ in range(1000))
     wide: list[Stack] = [(Frame(f"f{n}", "a.py", 1),) for n in range(MOST + 500)]
     found = tree_of([deep, *wide], [1000.0] + [1.0] * len(wide))
-    # All of one second are brief beside the rest: left out, and counted.
+    # Calls of one second are brief compared with the others: they are left out and counted.
     assert found.depths.tolist() == list(range(DEEPEST + 1))
     assert found.self_seconds[-1] == 1000.0
     assert found.omitted == len(wide)

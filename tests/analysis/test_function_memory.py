@@ -1,4 +1,4 @@
-"""The memory of functions is what samples show, and unknown where they cannot tell."""
+"""The memory of functions follows from samples, and is unknown if they are not sufficient."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MB = 1_000_000
 
 
 def samples(directory: Path, memory: dict[float, float], **worker: Any) -> None:
-    """Write samples of a process: MB by seconds."""
+    """Write samples of a process from MB by time."""
     rows = [
         row(RESOURCE_USAGE, timestamp=T + at, time=T + at, memory=int(held * MB))
         for at, held in memory.items()
@@ -26,7 +26,7 @@ def samples(directory: Path, memory: dict[float, float], **worker: Any) -> None:
 
 
 def runs(directory: Path, *tasks: tuple[str, float, float], begun: Any = (), **worker: Any) -> None:
-    """Write task runs of a worker: key, start and stop; and since when others go on."""
+    """Write task runs of a worker (key, start, stop), and unfinished ones with their starts."""
     done = [
         row(COMPUTE, timestamp=T + start, duration=stop - start, key=key, run_id=1, state="memory")
         for key, start, stop in tasks
@@ -56,10 +56,10 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
         tmp_path,
         ("load-1", 1.5, 3.5),  # 500, and 100 half a second before
         ("load-2", 3.6, 3.9),  # between two samples
-        ("sum-1", 4.5, 6.5),  # 400, beside the other
+        ("sum-1", 4.5, 6.5),  # 400, next to the other task run
         ("sum-2", 5.5, 6.2),
-        ("mul-1", 6.6, 7.5),  # 160; the sample before is of another's time
-        ("late-1", 19.5, 20.5),  # 200; the sample before is old
+        ("mul-1", 6.6, 7.5),  # 160; the previous sample belongs to another task run
+        ("late-1", 19.5, 20.5),  # 200; the previous sample is old
         ("grow-1", 30.0, 33.0),  # 80, and 50 in its first sample
     )
     assert answered(tmp_path) == {
@@ -76,7 +76,7 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_shared(tmp_path: Path) -> None:
-    """Two workers of one process, and a task that does not end, are beside what runs there."""
+    """Two workers in one process, and an unfinished task, run in parallel with others."""
     for number in (0, 1):
         worker = {"host": "node2", "name": number, "address": f"tcp://10.0.0.2:400{number}"}
         samples(tmp_path, {0: 10, 1: 30, 2: 20}, **worker)

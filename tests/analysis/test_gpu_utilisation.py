@@ -1,4 +1,4 @@
-"""GPU columns of tables, and what workers had on their GPUs, against numbers by hand."""
+"""GPU columns of tables, and results on workers' GPUs, calculated by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dasfprof.schema.resources import (
 from dasfprof.schema.tasks import COMPUTE
 
 T, MB = 1_700_000_000.0, 1_000_000
-#: Facts about moved results that are unknown are 0.
+#: Unknown facts about transferred results are 0.
 NUMBERS = ("float", "time", "int")
 UNMOVED = {name: 0 for name, codec in DEVICE_MEMORY.args if codec in NUMBERS}
 
@@ -34,7 +34,7 @@ def reading(uuid: str, second: float, utilization: float | None, **values: Any) 
 
 
 def test_devices_of_several_hosts_keep_their_readings(tmp_path: Path) -> None:
-    """Each host reads its own at the same times: their samples alternate in the order of time."""
+    """Both hosts read their devices at the same times, so their samples alternate."""
     readings = [(float(second), {"utilization": 10 * second}) for second in range(5)]
     tasks = [Task(f"a-{worker}", worker, 0.0, 4.0) for worker in (0, 1)]
     Plan(tasks, hosts=["here", "there"], gpu=readings).write_files(tmp_path)
@@ -56,9 +56,9 @@ def devices(uuid: str) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Eight seconds. Workers 0 and 2 share GPU 0; worker 1 has GPU 1; GPU 2 is nobody's.
+    """Write a run of eight seconds. Workers 0 and 2 share GPU 0; worker 1 has GPU 1; none has GPU 2.
 
-    Worker 0 reads GPU 0 and GPU 2 each second; GPU 1, read by its worker, is lost after 4 s.
+    Worker 0 reads GPU 0 and GPU 2 every second. GPU 1, which its worker reads, is lost after 4 s.
     """
     first, unused = [], [reading("GPU-z", at, 0.0) for at in range(9)]
     more = {"power": 100.0, "sm_clock": 1500.0}
@@ -90,7 +90,7 @@ def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
     assert table["UUID"].tolist() == ["GPU-x", "GPU-y", "GPU-z"]
     workers = "worker-node1-0, worker-node1-2", "worker-node1-1", ""
     assert table["Workers"].tolist() == list(workers)
-    # GPU 1 was last read at 3 s; its readings are a second apart, so that one holds until 6 s.
+    # GPU 1 was last read at 3 s. Its samples are a second apart, so the last one holds until 6 s.
     assert table["Time (s)"].tolist() == [8.0, 6.0, 8.0]
     # GPU 0: 50 50 100 0 0 0 20 20 % in the eight seconds.
     assert table["Mean GPU Utilization (%)"].tolist() == [240 / 8, 80.0, 0.0]
@@ -104,8 +104,8 @@ def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
     assert clocks.iloc[0].tolist() == [1500.0, 47.0]
     # Tasks ran on GPU 0's workers from 0 to 4 and from 5.5 to 6, on GPU 1's from 3 to 8.
     assert table["Tasks Ran (%)"].tolist() == [4.5 / 8 * 100, 3 / 6 * 100, 0.0]
-    # It idled 50 50 0 100 % in the first four, all of the half second, and of the rest
-    # 1 s, 0.5 s, and 80 % of two.
+    # It was idle for 50 50 0 100 % of the first four seconds, for the whole half second, and then
+    # for 1 s, 0.5 s, and 80 % of two.
     idle = [(0.5 + 0.5 + 0 + 1 + 0.5) / 8, 3 * 0.2 / 6, 0.0]
     assert table["Idle While Tasks Ran (%)"].tolist() == pytest.approx([100 * x for x in idle])
     rest = [(1 + 0.5 + 2 * 0.8) / 8, 3 * 0.2 / 6, 1.0]
@@ -127,7 +127,7 @@ def test_devices_over_time(two_gpus: TraceAnalyser) -> None:
     begin = "Time Interval (seconds from begin)"
     assert table.groupby("GPU")[begin].apply(list).tolist() == [[0.0, 3.0, 6.0]] * 3
     first, second = table[table["GPU"] == 0], table[table["GPU"] == 1]
-    # Of the last interval, 6 to 9 s, the sample at 8 s covers the third second too.
+    # In the last interval, 6 to 9 s, the sample at 8 s covers the third second too.
     assert first["Mean GPU Utilization (%)"].tolist() == pytest.approx([200 / 3, 0.0, 20.0])
     assert first["Tasks Ran (%)"].tolist() == pytest.approx([100.0, 50.0, 0.0])
     assert first["Samples"].tolist() == [3, 3, 3]
@@ -138,12 +138,12 @@ def test_devices_over_time(two_gpus: TraceAnalyser) -> None:
 
 
 def test_means_of_functions_and_tasks(two_gpus: TraceAnalyser) -> None:
-    """Functions have the means of their workers' device; a task knows what samples in it tell."""
+    """Functions have the means of their workers' devices, and tasks those of their samples."""
     table = two_gpus.per_function_bottleneck().set_index(["Worker", "Function"])
     means = table["Mean GPU Utilization (%)"]
     assert means["worker-node1-0", "a"] == 50.0
     assert means["worker-node1-2", "a"] == pytest.approx((50 + 100 + 0) / 3)
-    # GPU 1 is not known after 6 s: the mean is that of the three seconds before.
+    # GPU 1 is unknown after 6 s, so the mean is that of the three seconds before.
     assert means["worker-node1-1", "a"] == pytest.approx(80.0)
     assert table["GPU"]["worker-node1-2", "a"] == 0
     assert table["GPU"]["worker-node1-1", "a"] == 1
@@ -162,7 +162,7 @@ def test_notes_say_what_could_not_be_read(tmp_path: Path) -> None:
         row(GPU_FAILURE, timestamp=T, uuid="GPU-x", reading=reading, reason=reason)
         for reading, reason in told.items()
     ]
-    for name in range(2):  # two workers, of which one took over from the other
+    for name in range(2):  # two workers, one of which replaced the other
         plugin = Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
         usage = RESOURCE_USAGE, [row(RESOURCE_USAGE, timestamp=T)]
         plugin.write(usage, (GPU_DEVICES, [devices("GPU-x")]), (GPU_FAILURE, failures))
@@ -208,7 +208,7 @@ def held(second: float, device: int, host: int, moved: int) -> tuple[Any, ...]:
 
 
 def with_results(directory: Path) -> TraceAnalyser:
-    """Two workers; the first one's device is read, the second one's is not."""
+    """Write a run of two workers; only the first one's device is sampled."""
     device = {"uuid": "GPU-x", "index": 1}
     devices = [row(GPU_DEVICES, timestamp=T, availability="available", **device)]
     device["memory_total"] = 1000 * MB
@@ -233,7 +233,7 @@ def test_the_fullest_moment_of_each_worker(tmp_path: Path) -> None:
     told = table.loc["worker-node1-0"]
     assert (told["GPU"], told["Time (s)"]) == (1, 2.0)
     assert (told["In Use (MB)"], told["Of (MB)"], told["Own Process (MB)"]) == (700, 1000, 650)
-    # The sample nearest to that.
+    # The nearest sample.
     assert (told["Results There (MB)"], told["Results in Host Memory (MB)"]) == (400, 50)
     assert told["Results on Disk"] == 3
     assert (told["Moved Out (MB)"], told["Moved Back (MB)"], told["To Disk (MB)"]) == (90, 2, 0)

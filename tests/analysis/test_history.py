@@ -1,4 +1,4 @@
-"""The history of a directory: its figures, its trends, and the summaries that it keeps."""
+"""The history of a directory: its figures, trends, and stored summaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dasfprof.cli.main import cli
 
 
 def write(directory: Path, number: int, seconds: float, name: str = "load", tasks: int = 2) -> None:
-    """Write a run of some tasks, one after another, that take so many seconds together."""
+    """Write a run of consecutive tasks with this total duration."""
     each = seconds / tasks
     plan = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(tasks)]
     run, created = f"{name}-{1_790_000_000 + number}", 1_790_000_000.0 + number
@@ -36,7 +36,7 @@ def test_a_run_is_a_row(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0)
     write(tmp_path / "inner", 1, 8.0, tasks=4)
     table = history(tmp_path)
-    # Of the one worker's two threads one is busy all the time.
+    # One of the worker's two threads is busy all the time.
     columns = ["Wall Time (s)", "Efficiency (%)"]
     assert table[columns].round(6).to_numpy().tolist() == [[4.0, 50.0], [8.0, 50.0]]
     for column, values in {
@@ -84,7 +84,7 @@ def test_known_runs_are_not_read_again(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0)
     write(tmp_path, 1, 5.0)
     first = history(tmp_path)
-    for path in tmp_path.glob("*.msgpack"):  # as large and as old, but no traces any more
+    for path in tmp_path.glob("*.msgpack"):  # same size and age, but no longer traces
         facts = path.stat()
         path.write_bytes(b"x" * facts.st_size)
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))

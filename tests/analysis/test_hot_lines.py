@@ -1,4 +1,4 @@
-"""Samples of stacks become lines, shares and splits: values worked out by hand."""
+"""Lines, fractions and categories from stack samples, calculated by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STACKS = [
     (T, 0, [["step", WORK, 40]], -1),
     (T, 1, [["step", WORK, 41]], -1),
     (T, 2, [["norm", NORM, 2800]], 1),
-    (T, 3, [["dot", f"{SITE}/numpy/_core/x.py", 5]], -1),  # no line of the user's
+    (T, 3, [["dot", f"{SITE}/numpy/_core/x.py", 5]], -1),  # without a line of the user
 ]
 
 
@@ -55,7 +55,7 @@ def by_line(asked: TraceAnalyser, function: str | None = None) -> pd.DataFrame:
 
 
 def seconds(table: pd.DataFrame, column: str) -> Any:
-    """Return a column as a dict, to compare it roughly."""
+    """Return a column as a dict for an approximate comparison."""
     return pytest.approx(table[column].to_dict())
 
 
@@ -91,7 +91,7 @@ def test_lines_with_their_shares(tmp_path: Path) -> None:
 
 
 def test_margins_are_wilsons(tmp_path: Path) -> None:
-    """20 of 100 samples of one weight: 20 % with an interval of 13.3 % to 28.9 %."""
+    """20 of 100 equal samples are 20 % with an interval of 13.3 % to 28.9 %."""
     samples = [sample(0.005 * n, 0 if n < 20 else 1) for n in range(100)]
     line = by_line(analyser(tmp_path, samples)).loc[40]
     assert line["Share (%)"] == pytest.approx(20)
@@ -99,7 +99,7 @@ def test_margins_are_wilsons(tmp_path: Path) -> None:
 
 
 def test_time_on_a_core_belongs_to_the_lines_that_did_not_wait(tmp_path: Path) -> None:
-    """A line computes for 40 ms, the next sleeps for 60 ms: each interval holds both."""
+    """A line computes for 40 ms and the next one sleeps for 60 ms: each interval contains both."""
     samples = [
         sample(0.1 * n, line, cpu=0.04, activity=("running", "waiting")[line])
         for n, line in enumerate([0, 0, 1, 1, 1] * 2)
@@ -110,13 +110,13 @@ def test_time_on_a_core_belongs_to_the_lines_that_did_not_wait(tmp_path: Path) -
 
 
 def test_what_a_late_look_has_too_much_is_given_to_the_others(tmp_path: Path) -> None:
-    """Of 0.25 s on a core that were counted before it, it stands for 0.1 s."""
+    """It counts for 0.1 s of the 0.25 s on a core that were measured before it."""
     samples = [*(sample(0.1 * n, 0, cpu=0.05) for n in range(1, 9)), sample(0.9, 1, cpu=0.25)]
     table = by_line(analyser(tmp_path, samples))
     assert seconds(table, "Computing (s)") == {40: 0.55, 41: 0.1}
 
 
-#: A run that computes for 0.75 s of a second, and one that sleeps for another, by their own.
+#: A task run that computes for 0.75 s of a second, and one that sleeps for a second, as measured.
 COUNTED = [
     compute("step-1", 0.0, 1.0, cpu=0.75, run_queue=0.125),
     compute("load-1", 1.0, 2.0, cpu=0.0, run_queue=0.0),
@@ -124,9 +124,9 @@ COUNTED = [
 
 
 def test_what_a_run_computed_is_not_of_the_next_run_of_its_thread(tmp_path: Path) -> None:
-    """Looks at 0.45, 0.95, 1.45 and 1.95 s: the third has what the first run did since the second.
+    """Samples are at 0.45, 0.95, 1.45 and 1.95 s: the third covers time of the first task run.
 
-    Of the first run half was between its looks, of which 0.3 s were counted; it told 0.75 s.
+    Half of the first task run was between its samples, which counted 0.3 s; it measured 0.75 s.
     """
     samples = [
         sample(0.45, 0, interval=0.5, cpu=None, run_queue=None),
@@ -146,7 +146,7 @@ def test_what_a_run_computed_is_not_of_the_next_run_of_its_thread(tmp_path: Path
 def test_what_the_kernel_does_not_tell(tmp_path: Path) -> None:
     untold = {"activity": None, "cpu": None, "run_queue": None}
     samples = [sample(0.1 * n + 0.05, n % 2, **untold) for n in range(10)]
-    # One line may have computed and the other slept: 0.125 s were neither.
+    # One line may have computed while the other slept: 0.125 s are uncertain.
     table = analyser(tmp_path / "counted", samples, runs=COUNTED).hot_lines("step")
     assert table["Computing (s)"].sum() == pytest.approx(0.75)
     assert table["Uncertain (s)"].tolist() == pytest.approx([0.25, 0.25])
@@ -164,10 +164,10 @@ def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
 
 
 def test_what_lines_of_a_function_share_is_uncertain(tmp_path: Path) -> None:
-    """A function that computes for 0.3 s and wants the interpreter's lock for 0.6 s.
+    """A function computes for 0.3 s and waits for the GIL for 0.6 s.
 
-    The table gives each of its lines a third of its time. A line may well have had twice that; one
-    that has the whole function's time has all that was counted.
+    Each of its lines has a third of its time, but may have had twice that. A line with all time of
+    the function has everything that was counted.
     """
     facts = {"cpu": 0.1 / 3, "activity": "lock"}
     samples = [sample(0.1 * n, line, **facts) for n, line in enumerate([0] * 6 + [1] * 3, 1)]
@@ -175,7 +175,7 @@ def test_what_lines_of_a_function_share_is_uncertain(tmp_path: Path) -> None:
     asked = analyser(tmp_path, samples)
     table = by_line(asked)
     assert seconds(table, "Computing (s)") == {40: 0.2, 41: 0.1, 5: 0.3}
-    # Of line 40 no more than line 41 has: 0.3 s; of 41 twice its third; of 5, the whole of load, 0.
+    # Line 40: at most what line 41 has, 0.3 s. Line 41: twice its third. Line 5, all of load: 0.
     assert seconds(table, "Uncertain (s)") == {40: 0.3, 41: 0.2, 5: 0.0}
     libraries = asked.hot_lines(by="library")
     assert libraries["Uncertain (s)"].tolist() == pytest.approx([0.0, 0.0])
@@ -193,7 +193,7 @@ def test_samples_belong_to_the_run_of_their_thread_and_time(tmp_path: Path) -> N
     open_run = row(TASK_UNDER_WAY, timestamp=T + 9, **facts)
     looks = (0.5, "7"), (1.5, "7"), (0.5, "8"), (6.0, "7"), (0.5, "9")
     samples = [sample(at, 0, thread=thread) for at, thread in looks]
-    samples.append(sample(3.0, 0))  # between two runs
+    samples.append(sample(3.0, 0))  # between two task runs
     runs = [*RUNS, compute("other-1", 0.0, 2.0, thread="8")]
     asked = analyser(tmp_path, samples, (TASK_UNDER_WAY, [open_run]), runs=runs)
     for function in ("step", "load", "other", "hangs"):
@@ -272,7 +272,7 @@ def test_blocked_loops(tmp_path: Path) -> None:
         seen(5.2, 5.0, 3, cpu=0.0, run_queue=0.1),
         seen(6.2, 6.0, 2, cpu=0.0, activity="lock"),
         seen(7.9, 7.0, 3),
-        seen(9.5, 9.4, -1, until=9.45),  # it was never looked at
+        seen(9.5, 9.4, -1, until=9.45),  # it was never sampled
     ]
     Plugin(tmp_path).write((STACK, stacks), (LOOP_SAMPLE, samples))
     table = TraceAnalyser(tmp_path).loop_blocks()
@@ -299,7 +299,7 @@ def test_libraries() -> None:
 def test_the_line_of_a_stack() -> None:
     mine, norm = Frame("step", WORK, 41), Frame("norm", NORM, 2800)
     assert places.line_of((mine, norm)) == (mine, "norm (numpy)")
-    assert places.line_of((norm, mine)) == (mine, "")  # a callback of the user's
+    assert places.line_of((norm, mine)) == (mine, "")  # a callback of the user
     assert places.line_of((norm,)) == (norm, "")
     begin = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1)
     assert places.import_of((mine, norm)) is None
@@ -319,7 +319,7 @@ def test_the_line_of_a_pools_thread() -> None:
     sync = Frame("sync", "/x/site-packages/zarr/core/sync.py", 149)
     assert places.line_of((waiting[0], sync, waiting[2])) == (waiting[0], "sync (zarr)")
     assert places.line_of((*waiting, thread, score)) == (score, places.IN_POOL)
-    # Without a user's line in the pool's thread, it is that of the task.
+    # Without a line of the user in the pool's thread, it is the line of the task.
     assert places.line_of((*waiting, thread, norm)) == (waiting[0], places.IN_POOL)
     for inner in (score, norm):
         assert places.waited_for((*waiting, thread, inner)) == places.TASK_POOL
@@ -361,7 +361,7 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     waits = {"cpu": 0.0, "activity": "waiting"}
     sleeping = [sample(0.005 * n, 1, **waits) for n in range(150)]
     assert named(sleeping).endswith(f" at {WORK}:41 step: 100 % waiting. ")
-    # A quarter of a line's samples are in no library's Python code, such as time.sleep.
+    # A quarter of a line's samples are not in Python code of a library, such as time.sleep.
     words = named([sample(0.005 * n, 2 if n % 4 else 1, **waits) for n in range(160)])
     assert words.endswith(f"at {WORK}:41 step, 75 % of that in norm (numpy): 100 % waiting. ")
     shared = [sample(0.005 * n, n % 4 // 3, cpu=0.03, activity="lock") for n in range(150)]
@@ -370,7 +370,7 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
 
 
 def test_samples_weigh_no_more_than_the_runs_of_their_function(tmp_path: Path) -> None:
-    """The first sample after a pause stands for 1.5 s, of a task that took 1 s."""
+    """The first sample after a pause covers 1.5 s, but its task took 1 s."""
     samples = [sample(0.1, 0, interval=1.5, cpu=1.5), sample(0.7, 1, interval=0.5, cpu=0.5)]
     found, _ = samples_of(analyser(tmp_path, [*samples, sample(1.5, 3)]).run)
     assert found.interval.tolist() == pytest.approx([0.75, 0.25, 0.1])

@@ -1,4 +1,4 @@
-"""The imbalance of functions against figures computed by hand and by naive loops."""
+"""The imbalance of functions, compared with calculations by hand and with naive loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = 1.7e9
 
 
 def written(path: Path, workers: list[list[tuple[str, float]]]) -> TraceAnalyser:
-    """Write the (key, seconds) of the task runs of each worker."""
+    """Write task runs (key, seconds) of each worker."""
     for name, runs in enumerate(workers):
         rows = [
             row(COMPUTE, key=key, run_id=i, state="memory", timestamp=T + i, duration=seconds)
@@ -36,7 +36,7 @@ def test_by_hand(tmp_path: Path) -> None:
     table = analyser.imbalance()
     assert table["Function"].tolist() == ["f", "g"]
     f, g = table.to_dict("records")
-    # By thread, of which each worker has two: 3, 1, 0 and 0 seconds of f, a mean of 1.
+    # By thread, with two per worker: 3, 1, 0 and 0 seconds of f, a mean of 1.
     assert (f["Duration (s)"], f["Num Tasks (chunks)"]) == (8.0, 3)
     assert (f["Workers"], f["Workers with Tasks"]) == (4, 2)
     assert f["Max/Mean of Workers"] == 3.0

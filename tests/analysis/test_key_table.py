@@ -1,4 +1,4 @@
-"""Keys as numbers: equal keys share one, and text and function names are Dask's."""
+"""Keys as numbers: equal keys have the same number, and texts and functions are those of Dask."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _keys = st.one_of(
 
 def table_of(keys: list[Any]) -> tuple[key_table.KeyTable, np.ndarray[Any, Any]]:
     collector = KeyCollector()
-    for start in range(0, len(keys), 3):  # many columns, as from many blocks
+    for start in range(0, len(keys), 3):  # many columns, like from many blocks
         collector.add(split_keys(keys[start : start + 3]))
     return collector.finish()
 

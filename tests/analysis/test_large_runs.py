@@ -1,4 +1,4 @@
-"""A run that is analysed window by window, here or on a cluster, has the tables of memory."""
+"""Tables of a run that is analysed in windows, locally or on a cluster, equal those in memory."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ TASKS = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in rang
 
 @pytest.fixture(scope="module")
 def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """A run of three processes with transfers, failures, retries, steps, and keys of all kinds.
+    """Record a run of three processes with transfers, failures, retries, steps, and various keys.
 
-    Gives its directory, and the seconds that it took at most.
+    Returns its directory, and an upper bound of its duration in seconds.
     """
     begin = time.monotonic()
     directory = tmp_path_factory.mktemp("recorded")
@@ -75,7 +75,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float
 
 
 def in_few_parts(directory: Path) -> TraceAnalyser:
-    """Open a run in five windows, however long it took and however large its files are."""
+    """Open a run in five windows, whatever its duration and size."""
     size = sum(path.stat().st_size for path in directory.glob("*.msgpack"))
     analyser = in_parts(directory, f"{large_run.GROWTH * size - 1}B")
     assert analyser._large is not None
@@ -85,7 +85,7 @@ def in_few_parts(directory: Path) -> TraceAnalyser:
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small run of two workers, planned."""
+    """Plan a small run of two workers."""
     directory = tmp_path_factory.mktemp("planned")
     Plan(TASKS).write_files(directory)
     return directory
@@ -93,7 +93,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def recorded(recorded_once: tuple[Path, float], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The run; on a busy machine messages take longer than what is read around windows."""
+    """Return the recorded run, unless messages took longer than the margin around windows."""
     directory, seconds = recorded_once
     monkeypatch.setattr(extent, "AROUND", max(extent.AROUND, seconds))
     return directory
@@ -133,7 +133,7 @@ def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) ->
 
 
 def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
-    """One was computed anew, one retried: their attempts are numbered over the whole run."""
+    """One key was recomputed and one was retried. Attempts are numbered over the whole run."""
     failed = {"state": "erred", "exception": "ValueError('no')", "became": "released"}
     again = [Task("g-1", 0, at, at + 0.2) for at in (20.2, 120.2)]
     again += [Task("g-2", 1, 60.2, 60.4, **failed), Task("g-2", 1, 250.2, 250.4)]
@@ -146,7 +146,7 @@ def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
 
 
 class Ahead(Plan):
-    """A plan whose second worker has a clock that is 40 s ahead."""
+    """Plan in which the second worker's clock is 40 s ahead."""
 
     def _compute(self, task: Task) -> tuple[Any, ...]:
         names = [name for name, _ in COMPUTE.fields + COMPUTE.args]
@@ -274,7 +274,7 @@ if __name__ == "__main__":
 
 
 def of_workers(directory: Path) -> Trace:
-    """Read what the workers of a run have written, without the scheduler's file."""
+    """Read the files of a run's workers without the scheduler's file."""
     return Trace.from_database(
         [path for path in directory.iterdir() if "Scheduler" not in path.name]
     )
@@ -305,7 +305,7 @@ def run_until(how: str, directory: Path) -> None:
 @pytest.mark.whole_program
 @pytest.mark.parametrize("how", ["left", "SIGKILL", "SIGINT"])
 def test_all_tables_of_a_run_that_did_not_end(how: str, tmp_path: Path) -> None:
-    """For a program that was killed also where only the scheduler knew what waited."""
+    """For a killed program, this also holds if only the scheduler knew the waiting tasks."""
     run_until(how, tmp_path)
     traces = tmp_path / "traces"
     whole = TraceAnalyser(traces)
@@ -330,7 +330,7 @@ def test_whose_errors_tell_of_sigint(client_left: float, tmp_path: Path) -> None
     end = find_run_end(whole.trace)
     assert end is not None
     assert end.interrupted
-    # As text, in which what is unknown (NaN) is equal.
+    # Compare texts, in which NaN equals NaN.
     assert repr(find_run_end(parts.in_memory)) == repr(end)
     assert_same_answers(whole, parts)
 
@@ -340,7 +340,7 @@ client = client_of(2, 1, memory_limit="1GB")
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two hosts."""
+    """Write a run of two hosts."""
     directory = tmp_path_factory.mktemp("traces")
     generator = random.Random(5)
     tasks = []
@@ -371,7 +371,7 @@ def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> No
 
 
 def told_by_workers(client: Client, monkeypatch: Any, seen: Any) -> None:
-    """Have workers say that they see other files than they do."""
+    """Let workers report other files than they can read."""
     monkeypatch.setattr(client, "run", lambda *_: {who: seen(who) for who in client.nthreads()})
 
 
@@ -384,10 +384,10 @@ def test_workers_that_see_all_files_are_asked(
     assert seen == dict.fromkeys(addresses, wanted)
     told_by_workers(client, monkeypatch, lambda who: wanted if who == first else wanted[1:])
     assert large_run.seen_by_workers(client, str(traces)) == (wanted, [first])
-    # Files may be where only workers see them.
+    # Files may be readable only by workers.
     told_by_workers(client, monkeypatch, lambda _: wanted)
     assert large_run.seen_by_workers(client, "/nothing") == (wanted, addresses)
-    # Files on workers' own disks are refused, with what to do.
+    # Files on workers' separate disks are refused with an explanation.
     told_by_workers(client, monkeypatch, lambda who: wanted[:2] if who == first else wanted[2:])
     with pytest.raises(SourceNotFoundError, match=r"can see all 5 files of .*; the maximum is 3"):
         TraceAnalyser(traces, client=client)

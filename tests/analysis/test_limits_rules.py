@@ -1,4 +1,4 @@
-"""Rules about what few tasks may have at a time, on runs planned by hand: locks, units, threads."""
+"""Rules about limits on parallel tasks, on planned runs: locks, resources, and threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENT = "/x/distributed/client.py"
 
 
 def in_lock(waits: bool, seceded: float | None = None) -> Plan:
-    """Plan 16 tasks of four threads: each holds a lock for 0.25 s, in turn or each its own."""
+    """Plan 16 tasks on four threads that hold a common lock or separate ones for 0.25 s."""
     tasks, locks = [], []
     since = [0.0] * 4
     for number in range(16):
@@ -30,7 +30,7 @@ def in_lock(waits: bool, seceded: float | None = None) -> Plan:
 
 
 def test_tasks_that_wait_for_a_lock_of_the_cluster(tmp_path: Path) -> None:
-    # The first four wait 0, 0.25, 0.5 and 0.75 s, all others 0.75 s: 10.5 s of 16 s.
+    # The first four wait for 0, 0.25, 0.5 and 0.75 s, and all others for 0.75 s: 10.5 s of 16 s.
     expected = {"severity": "high", "cause": None, "kind": "Lock", "name": "output.nc"}
     expected |= {"waited": 10.5, "share": 0.656, "times": 16, "each": 0.25, "held": 4.0}
     findings = assert_found(in_lock(waits=True), tmp_path, "distributed-lock", **expected)
@@ -39,7 +39,7 @@ def test_tasks_that_wait_for_a_lock_of_the_cluster(tmp_path: Path) -> None:
 
 
 def in_others(queue: bool, seceded: bool = False) -> Plan:
-    """Plan 3 tasks that last as long as 16 others of one thread, which all can run from 0 on."""
+    """Plan 3 tasks that take as long as 16 others on one thread, which are runnable from 0."""
     others = filled(["train"], 0.25, count=16, workers=1, threads=1)
     for task in others:
         task.worker, task.thread = 1, 1
@@ -53,14 +53,14 @@ def in_others(queue: bool, seceded: bool = False) -> Plan:
 
 
 def test_tasks_that_keep_their_threads_while_they_wait_for_others(tmp_path: Path) -> None:
-    # They keep three of four threads for 4 s; each other one waits for all those before it.
+    # They occupy three of four threads for 4 s. Each other task waits for all previous ones.
     expected = {"severity": "high", "cause": None, "function": "direct", "kept": 12.0}
     expected |= {"share": 0.75, "queued": 30.0}
     assert_found(in_others(queue=True), tmp_path, "missing-secede", **expected)
 
 
 def asking_for_gpu(at_once: int) -> Plan:
-    """Plan 24 tasks that are ready at 0, of which so many run on a worker of three threads."""
+    """Plan 24 tasks that are ready at 0, `at_once` parallel ones per worker of three threads."""
     tasks = filled(["call"], 0.25, count=24, threads=at_once)
     for task in tasks:
         task.sent = task.received = task.ready = 0.0
@@ -69,7 +69,7 @@ def asking_for_gpu(at_once: int) -> Plan:
 
 
 def test_tasks_that_wait_for_units_of_a_resource(tmp_path: Path) -> None:
-    # Of 3 s two threads of each worker idle, until 0.5 s before the end: then one, and none.
+    # Two threads of each worker are idle for 3 s until 0.5 s before the end, then one, and none.
     expected = {"severity": "high", "cause": None, "resource": "GPU", "most": 1}
     expected |= {"idle": 10.5, "share": 0.583}
     findings = assert_found(asking_for_gpu(at_once=1), tmp_path, "resource-limit", **expected)
@@ -77,16 +77,16 @@ def test_tasks_that_wait_for_units_of_a_resource(tmp_path: Path) -> None:
 
 
 def changed(plan: Plan, **more: Any) -> Plan:
-    """Plan the same tasks with other facts."""
+    """Return the same plan with other facts about its tasks."""
     return replace(plan, tasks=[replace(task, **more) for task in plan.tasks])
 
 
 @pytest.mark.parametrize(
     ("plan", "rule"),
     [
-        (in_lock(waits=False), "distributed-lock"),  # nobody waits
+        (in_lock(waits=False), "distributed-lock"),  # no task waits
         (in_lock(waits=True, seceded=0.01), "distributed-lock"),  # without a thread
-        (in_others(queue=False), "missing-secede"),  # the others have threads
+        (in_others(queue=False), "missing-secede"),  # the other tasks have threads
         (in_others(queue=True, seceded=True), "missing-secede"),
         (asking_for_gpu(at_once=3), "resource-limit"),  # all threads have a unit
         (changed(asking_for_gpu(at_once=1), annotations={"priority": 1}), "resource-limit"),
@@ -97,7 +97,7 @@ def test_what_looks_alike_is_not_found(plan: Plan, rule: str, tmp_path: Path) ->
 
 
 def throttled(seconds: float, quota: float = 1.0, **more: Any) -> Plan:
-    """Plan 16 tasks of 1 s that wait for cores, in a group that is throttled for so long."""
+    """Plan 16 tasks of 1 s that wait for CPU, in a control group with this throttled time."""
     tasks = [replace(task, run_queue=0.6) for task in filled(["sum"], 1.0, count=16)]
     used = [
         (worker, at, {"throttled_seconds": 100.0 + seconds * at / 4, "num_fds": 90})
@@ -112,7 +112,7 @@ def test_a_group_whose_cpu_quota_is_used_up(tmp_path: Path) -> None:
     expected |= {"threads": 4, "waited": 2.4, "settings": [{"threads_per_worker": 1}]}
     findings = assert_found(throttled(2.0), tmp_path / "1", "cpu-quota", **expected)
     assert findings.get("cpu-oversubscribed", {"Cause": "cpu-quota"})["Cause"] == "cpu-quota"
-    # What a group is throttled for is a sum of its cores.
+    # The throttled time of a group is a sum over its cores.
     expected = {"stopped": 1.0, "settings": []}
     assert_found(throttled(4.0, 4.0), tmp_path / "4", "cpu-quota", **expected)
     assert "cpu-quota" not in found(throttled(0.1), tmp_path / "rarely")

@@ -1,4 +1,4 @@
-"""Lines of the program in the analysis: which task belongs to which, worked out by hand."""
+"""Lines of the program in the analysis: attribution of tasks, calculated by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dasfprof.analysis.trace.lines import MADE_BY_DASK, NO_GRAPH, NOT_RECORDED, 
 
 
 def lines_of(analyser: TraceAnalyser) -> dict[Any, Any]:
-    """The line of each task, or why there is none, by key."""
+    """Return the line of each task, or the reason why there is none, by key."""
     trace = analyser.trace
     keys = trace.keys.texts(trace.tasks["key_id"].to_numpy())
     known, why = (trace.tasks[name].astype(object) for name in ("line", "no_line"))
@@ -26,7 +26,7 @@ def repetitions(analyser: TraceAnalyser) -> list[dict[str, Any]]:
 
 
 def test_layers_fused_into_one_are_a_group_and_its_other_tasks_are_not(tmp_path: Path) -> None:
-    """`scale` has no tasks, so that those of `sum` which take none of their own do its work."""
+    """`scale` has no tasks. Tasks of `sum` without inputs from `sum` do its work."""
     runs: list[Run] = [
         ((LOAD, 0), [], 0.0, 1.0, FIRST),
         ((SUM, 0), [(LOAD, 0)], 1.0, 2.0, FIRST),
@@ -61,7 +61,7 @@ def test_a_layer_built_again_belongs_to_the_last_line_before_its_graph(tmp_path:
 
 
 def test_a_line_may_have_sent_a_whole_graph(tmp_path: Path) -> None:
-    """Of `map` a few keys are told, of futures that may have been there before."""
+    """Only some keys of `map` are recorded, whose futures may have existed before."""
     keys = [f"inc-{digit * 32}" for digit in "1234"]
     runs: list[Run] = [(key, [], 0.0, 1.0, FIRST) for key in keys[:3]]
     graphs = [(-1.0, 40, "inc-" + "9" * 32), (-1.0, 40, keys[1])]
@@ -79,7 +79,7 @@ def test_what_is_computed_again_is_named_by_the_line_that_built_it(tmp_path: Pat
 
 @pytest.mark.parametrize(("chunk", "is_repeated"), [(0, True), (1, False)])
 def test_what_was_fused_into_several_tasks(tmp_path: Path, chunk: int, is_repeated: bool) -> None:
-    """Of 4 s of each task, `load` takes 3, which the second one repeats for the same chunk."""
+    """`load` takes 3 of 4 s in each task, and the second task repeats it for the same chunk."""
     load, scale, total = (f"{name}-{n * 32}" for name, n in (("load", "1"), ("x", "2"), ("y", "3")))
     runs: list[Run] = [((scale, 0), [], 0.0, 4.0, FIRST), ((total, chunk), [], 6.0, 4.0, SECOND)]
     times = [0.05 + 0.1 * n for n in range(40)]
@@ -101,7 +101,7 @@ def test_what_was_fused_into_several_tasks(tmp_path: Path, chunk: int, is_repeat
         ("Task.__call__ > read_csv > parse", "readcsv", ("", ""), True),
         # The function that uses the table calls a function of the same name itself.
         ("Task.__call__ > use > read_csv", "readcsv", ("", ""), False),
-        # The first chunk of two slices, or of an array and a slice of it, is not the same chunk.
+        # The first chunks of two slices, or of an array and a slice of it, are different.
         ("load", "load", ("getitem2", "getitem4"), False),
         ("load", "load", ("getitem4", "getitem4"), True),
         ("load", "load", ("", "getitem4"), False),
@@ -113,7 +113,7 @@ def test_what_was_fused_into_several_tasks(tmp_path: Path, chunk: int, is_repeat
 def test_what_tasks_of_two_layers_repeat_of_a_third(
     stack: str, layer: str, between: tuple[str, str], is_repeated: bool, tmp_path: Path
 ) -> None:
-    """Both take that layer, or a slice of it, or also a file; samples find them in a stack."""
+    """Both use that layer, a slice of it, or also a file; samples find them in a stack."""
     load, *names = (f"{name}-{n * 32}" for name, n in ((layer, "1"), ("x", "3"), ("y", "5")))
     runs: list[Run] = [
         ((name, 0), [], 6.0 * n, 4.0, graph)

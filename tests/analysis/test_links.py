@@ -1,4 +1,4 @@
-"""Links lead from run to run: of a key that ran again, to the run whose result was taken."""
+"""Links between task runs: for a repeated key, to the run whose result was used."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dasfprof.analysis.run.slots import task_slots
 
 
 def repeated() -> Plan:
-    """A key runs four times, the second time in vain; each result is taken; one came from before.
+    """Write a run in which a key runs four times, and fails the second time. All results are used.
 
-    ``early-0`` takes ``late-0``, which runs only later: its result was there before the recording.
+    ``early-0`` uses ``late-0``, which runs only later: its result existed before recording.
     """
     tasks = [
         Task("make-0", 0, 0.0, 1.0),
@@ -34,7 +34,7 @@ def repeated() -> Plan:
 
 
 def links(trace: Run) -> set[tuple[str, float, float | None]]:
-    """List the links: the key that took, and when it and what it took began."""
+    """Return the links: key, and starts of the dependent and of the dependency."""
     found = find_links(trace)
     starts = (task_slots(trace).times.start).round(6)
     keys = trace.keys.texts(trace.tasks["key_id"].to_numpy()[found.row])
@@ -54,7 +54,7 @@ def test_a_result_may_be_of_a_worker_that_was_lost(tmp_path: Path) -> None:
 def test_a_run_is_linked_to_the_run_whose_result_it_took(tmp_path: Path, scheduler: bool) -> None:
     plan = repeated()
     plan.scheduler = scheduler
-    # Without the scheduler, the one run of a key may be on a host with another clock.
+    # Without the scheduler, the only run of a key may be on a host with another clock.
     expected = {("take-0", 1.5, 0.0), ("take-1", 4.5, 3.5), ("take-2", 6.5, 5.5)}
     early = ("early-0", 7.0, None if scheduler else 8.0)
     assert links(plan.write(tmp_path).run) == {*expected, early}

@@ -1,4 +1,4 @@
-"""A run's files are followed as they grow, and the scheduler's last totals hold."""
+"""Files of a run are followed while they grow, and the scheduler's last totals are right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _files_are_closed() -> Iterator[None]:
 
 
 class Growing:
-    """A file of a plugin of this process, written piece by piece."""
+    """File of a plugin in this process, which is written in pieces."""
 
     opened: ClassVar[list[FileDatabase]] = []
 
@@ -102,7 +102,7 @@ def test_odd_totals_and_damage_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_cut_anywhere_is_read_on_later(tmp_path: Path) -> None:
-    """However a file's bytes arrive, each event is read once."""
+    """Each event is read once, however the file's bytes arrive."""
     now = time.time()
     whole = Growing(tmp_path / "whole", "SchedulerPlugin")
     for part in range(3):
@@ -127,7 +127,7 @@ def test_a_file_that_is_cut_anywhere_is_read_on_later(tmp_path: Path) -> None:
 def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
-    # Two threads: 20 tasks of a second, then 10 of two seconds. Before, there was nothing to do.
+    # Two threads: 20 tasks of a second, then 10 of two seconds. Before, there were no tasks.
     left = {"long": {"waiting": 20}, "short": {"waiting": 4}}
     states = [scheduler_state(now - 40), scheduler_state(now - 30)]
     for second in range(1, 21):
@@ -147,7 +147,7 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
 
 
 def test_time_left_is_that_of_the_present_batch(tmp_path: Path) -> None:
-    """An hour ago tasks of the same function took 10 s each; now they take half a second."""
+    """An hour ago, tasks of the same function took 10 s each. Now they take half a second."""
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
     file.add(
@@ -181,7 +181,7 @@ def test_no_time_left_if_nothing_ends(tmp_path: Path, ago: int, mean: float, qui
 
 
 def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
-    """Its process lives; workers of which it tells nothing more have closed their files."""
+    """Its process is alive. Workers that it no longer records have closed their files."""
     file = Growing(tmp_path, "SchedulerPlugin")
     worker = Growing(tmp_path, "TracePlugin", A)
     assert LiveRun(tmp_path).read().goes_on is True
@@ -189,7 +189,7 @@ def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
     state = LiveRun(tmp_path).read()
     assert state.goes_on is None
     assert "may be truncated" in state.notes[0]
-    # One whose worker left waits for another.
+    # A task whose worker left waits for another worker.
     file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "retire-workers"})
     assert LiveRun(tmp_path).read().goes_on is True
 
@@ -266,7 +266,7 @@ def test_workers_and_their_threads(tmp_path: Path) -> None:
 
 
 def test_dead_writers_end_a_run(tmp_path: Path) -> None:
-    """A header of a process that is gone: the run has ended, though no file is closed."""
+    """If the process in a header has ended, the run has ended, although no file is closed."""
     facts = {**process_facts(), "process_started": 1.0}
     Growing(tmp_path, "SchedulerPlugin", **facts)
     state = LiveRun(tmp_path).read()
@@ -287,7 +287,7 @@ def test_sources(tmp_path: Path) -> None:
     assert LiveRun(tmp_path / "old").paths == [old.path]
     assert LiveRun(new.path).paths == [new.path]
     assert LiveRun(f"{tmp_path}/*SchedulerPlugin*").paths == [old.path]
-    # Files that appear later belong to the run, unless they are another run's.
+    # Files that appear later belong to the run, unless they name another run.
     live = LiveRun(tmp_path / "new")
     later = Growing(tmp_path, "TracePlugin", B, run="new", run_uuid="1")
     other = Growing(tmp_path, "ResourceMonitor", "tcp://9.9.9.9:9999", run_uuid="other")

@@ -1,4 +1,4 @@
-"""What held memory, at a moment and over time, is what is known to have been there."""
+"""Memory by holder, at a time and over time, equals that of planned runs."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ PLAN = Plan(
         leaf("b-2", 20, released=8.0),
         Task("use-1", 0, 7.0, 8.0, dependencies=["b-1", "b-2"]),
         leaf("c-1", 5, wanted=True),
-        # The scheduler hears at 3.2 of what ended at 2.9.
+        # The scheduler learns at 3.2 of an end at 2.9.
         leaf("d-1", 7, released=3.21),
         Task("e-1", 1, 1.1, 2.9, known=3.2, size=MB, dependencies=["d-1"]),
         leaf("f-1", 3, released=5.0),
         leaf("g-1", 2, released=2.0),
         Task("h-1", 0, 2.0, 4.0, size=50 * MB),
-        # Its client comes when all is done.
+        # Its client connects after all tasks.
         Task("late-1", 1, 9.0, 9.5, arrival=8.5, dependencies=["c-1"]),
     ],
     transfers=[(1, 1.0, 1.1, 7 * MB, ["d-1"])],
     used=[used(0, 0.0, 10), used(0, 3.0, 100), used(0, 6.0, 50), used(1, 0.2, 30), used(1, 6, 40)],
     held=[held(0, 66, 20), held(1, 8, 0)],
     releases=True,
-    hosts=("node1", "node2"),  # or they would share a process
+    hosts=("node1", "node2"),  # otherwise, they would share a process
 )
 
 
@@ -105,7 +105,7 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
 
 
 def test_unmanaged_memory_is_old_or_of_what_runs(tmp_path: Path) -> None:
-    """A worker of 10 MB had 30 of 90 within 30 s; what is more now its one function took."""
+    """A worker of 10 MB had 30 to 90 MB within 30 s; additional memory belongs to its function."""
     at = [0.0, 5.0, 10.0, 20.0, 39.0, 40.0]
     sizes = [10, 90, 30, 40, 70, 70]
     results = {"size": 0, "spilled_size": 0, "tasks": 0, "state": "running"}
@@ -149,7 +149,7 @@ def test_an_older_trace_does_not_tell_what_was_still_held(tmp_path: Path) -> Non
     analyser = dataclasses.replace(PLAN, tasks=tasks, releases=False).write(tmp_path)
     told = rows(analyser.memory_at(3.0, by="worker").query("Worker == 'worker-node1-0'"))
     assert told[:2] == W0[:2]
-    assert [row[0] for row in told[2:-3]] == [UNTOLD] * 4  # c, d, f and g, which was gone
+    assert [row[0] for row in told[2:-3]] == [UNTOLD] * 4  # c, d, f, and g, which was released
     assert all(row[4] is None for row in told[2:-3])
     unnamed = [(ON_DISK, -20.0), (MORE, 16.0), (UNMANAGED, 54.0)]
     assert told[-3:] == [(why, "", "", None, size) for why, size in unnamed]
@@ -163,14 +163,14 @@ def test_without_the_scheduler_or_after_a_worker_was_lost(tmp_path: Path) -> Non
     assert told.pop("") == NO_SAMPLE
     assert set(told.values()) == {UNTOLD}
     assert analyser.memory_peak().empty
-    # What was a copy is now the result itself.
+    # The copy is now the result.
     plan = dataclasses.replace(PLAN, left=[(0, 2.5, "worker-close")])
     told_rows = rows(plan.write(tmp_path / "lost").memory_at(3.0))
     assert told_rows == [(LATE, "d", "", 1, 7.0), W1[1], (NO_SAMPLE, "", "", None, None)]
 
 
 def random_plan(random: Random) -> Plan:
-    """Plan tasks on two workers, some of which need others, and when results went."""
+    """Plan tasks on two workers with dependencies and times of releases."""
     tasks = [
         Task(f"{random.choice('ab')}-{n}", n % 2, start, start + random.randint(1, 6), size=10**n)
         for n, start in enumerate(random.choices(range(10), k=6))
@@ -190,7 +190,7 @@ def random_plan(random: Random) -> Plan:
         tasks.append(own)
     for n, task in enumerate(tasks):
         task.wanted = random.random() < 0.2
-        # One of each worker is known at once, or its clock might be ahead.
+        # One task of each worker is known at its end, which fixes the clock.
         task.known = task.stop + (random.choice([0.0, 0.75]) if n > 1 else 0.0)
     for task in tasks:
         last = max(one.known or 0.0 for one in (task, *needing(tasks, task)))
@@ -203,7 +203,7 @@ def needing(tasks: list[Task], task: Task) -> list[Task]:
 
 
 def expected(plan: Plan, time: float) -> Counter[tuple[str, str, str, str]]:
-    """Find what was held one result at a time: bytes by worker, reason, function and needer."""
+    """Return bytes by worker, reason, function and dependent, from one result at a time."""
     found: Counter[tuple[str, str, str, str]] = Counter()
     for task in plan.tasks:
         if task.stop > time or (task.released is not None and task.released <= time):
@@ -255,7 +255,7 @@ def test_random_runs_against_a_naive_search(tmp_path: Path, seed: int) -> None:
 
 
 def at(held: ResultsOverTime, time: float) -> dict[str, float]:
-    """Return the megabytes by function at the last moment that is not after a time."""
+    """Return the megabytes by function at the last point that is not after a time."""
     place = int(np.searchsorted(held.times, time, side="right")) - 1
     return {f: held.held[row, place] / MB for row, f in enumerate(held.functions)}
 
@@ -266,7 +266,7 @@ def test_results_over_time_by_hand(tmp_path: Path) -> None:
     assert results_over_time(untold) is None
     held = results_over_time(PLAN.write(tmp_path / "run").run, points=20)  # each half second
     assert held is not None
-    # h brings 50 MB at 4.0 s to the 59 that a, b, c, e and f have; a millionth of them is small.
+    # h adds 50 MB at 4.0 s to the 59 MB of a, b, c, e and f.
     assert held.peak == pytest.approx(4.0)
     assert held.functions == ["h", "b", "a", "d", "c", "f", "g", OTHERS]
     expected = {"h": 0.0, "b": 40.0, "a": 10.0, "d": 7.0, "c": 5.0, "f": 3.0, "g": 2.0}

@@ -1,4 +1,4 @@
-"""Memory on other workers is foretold as worked out by hand, or not at all where nothing tells."""
+"""Predicted memory on other workers, calculated by hand, and runs without a prediction."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
     plan.disks = [(0, 1.0, {"free": 900 * MB}), (1, 2.0, {"free": 40 * MB})]
     analyser = plan.write(tmp_path)
     table = analyser.memory_forecast([1, 2, 4]).set_index("Workers")
-    # All eight results come to the worker that has the last task, however many there are.
+    # All eight results are on the worker with the last task, for any number of workers.
     expected = {"Results (MB)": 80.0, "Results at Least (MB)": 80.0 * 0.93, "Process (MB)": 180.0}
     expected |= {"Process at Most (MB)": 180.0 * 1.12, "Limit (MB)": 200.0, "Free Disk (MB)": 40.0}
     expected["Spilled at Most (MB)"] = 180.0 * 1.12 - 0.6 * 200
     for name, value in expected.items():
         assert table[name].tolist() == pytest.approx([value] * 3), name
     assert table["Verdict"].str.startswith("May not fit").all()
-    # The least free disk is that of all sizes; none is known without readings.
+    # The minimum free disk space applies to all sizes; without samples, it is unknown.
     assert set(analyser.cluster_sizing()["Free Disk (MB)"]) == {40.0}
     table = planned().write(tmp_path / "unread").memory_forecast([2])
     assert table["Free Disk (MB)"].isna().all()
@@ -55,7 +55,7 @@ def test_whether_that_fits(tmp_path: Path, limit: int, verdict: str) -> None:
 
 
 def test_results_that_go_one_by_one_need_less(tmp_path: Path) -> None:
-    """Each is used at once: a worker has one, or with two threads two; and what is being made."""
+    """Each result is used at once: a worker has one per thread, and the one being computed."""
     tasks = []
     for n in range(8):
         begin = 2.0 * (n // 2)
@@ -91,7 +91,7 @@ def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
         assert np.isnan(row["Process (MB)"])
 
 
-#: Nothing spills or is killed, and a worker pauses late.
+#: Dask does not spill or kill, and pauses workers late.
 CONFIG = {
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -101,7 +101,7 @@ CONFIG = {
 
 
 def fill(share: float) -> np.ndarray:
-    """Return as many bytes as the worker's process lacks to a share of its limit."""
+    """Return the bytes that fill the worker's process to a fraction of its limit."""
     limit = get_worker().memory_manager.memory_limit
     return np.ones(int(share * limit - psutil.Process().memory_info().rss), dtype=np.uint8)
 

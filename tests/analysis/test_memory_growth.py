@@ -1,4 +1,4 @@
-"""Memory is said to grow only where it does steadily, and to be of those that hold it."""
+"""Growing memory is reported only if it grows steadily, with the functions that hold it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rounds(
     names: str = "a",
     **more: Any,
 ) -> Plan:
-    """Plan a computation a second on two workers, and what these have after each, in MB."""
+    """Plan one computation per second on two workers, and their memory after each, in MB."""
     tasks, used, held = [], [], []
     for k in range(ROUNDS):
         about = {"arrival": k, **dict.fromkeys(("cause", "graph"), f"update-graph-{k}")}
@@ -36,7 +36,7 @@ def rounds(
             tasks.append(Task(f"{names[k % len(names)]}-{2 * k + w}", w, k, k + 0.3, **about))
             size, beside = results(k) * MB, unmanaged(k) * MB
             facts = {"spilled_size": 0, "state": "running", "tasks": number(k), "size": size}
-            # While a task runs its process has more.
+            # Its process has more memory while a task runs.
             for at, own, executing in ((0.1, 500 * MB, 1), (0.5, 0, 0), (0.8, 3 * MB, 0)):
                 used.append((w, k + at, {"memory": beside + size + own}))
                 held.append((w, k + at, {**facts, "executing": executing}))
@@ -57,12 +57,14 @@ def figures(table: pd.DataFrame, memory: str) -> dict[str, Any]:
 def test_a_steady_rise_is_told_with_its_interval(tmp_path: Path) -> None:
     table = rounds(steady).write(tmp_path).memory_growth()
     told = figures(table, "unmanaged")
-    # Between 13 computations there are 12 times; of each the least counts.
+    # There are 12 intervals between 13 computations. The minimum of each counts.
     assert told["Compared"] == "11 computations"
     assert (told["At First (MB)"], told["At Last (MB)"]) == (200.0, 422.0)
-    # Of two workers, changes of 22 and 18 MB in turn, six of them 22.
+    # For two workers, the changes are 22 and 18 MB in turn, six of them 22.
     changes = np.array([22.0, 18.0] * 5 + [22.0])
-    error = 2.228 * changes.std(ddof=1) / np.sqrt(11)  # Student's t of 10, by a table
+    error = (
+        2.228 * changes.std(ddof=1) / np.sqrt(11)
+    )  # Student's t with 10 degrees of freedom, from a table
     assert told["Each (MB)"] == pytest.approx(222 / 11)
     assert told["At Least (MB)"] == pytest.approx(222 / 11 - error, abs=0.001)
     assert told["At Most (MB)"] == pytest.approx(222 / 11 + error, abs=0.001)
@@ -76,7 +78,7 @@ def test_a_steady_rise_is_told_with_its_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("unmanaged", "begin"),
     [
-        (lambda k: 100 + min(k, 3) * 60, "Rose at first: of 360 MB 0 B"),  # a plateau
+        (lambda k: 100 + min(k, 3) * 60, "Rose at first: of 360 MB 0 B"),  # plateau
         (lambda k: 100 + round(100 * np.log(k + 1)), "No steady rise"),  # slower and slower
         (lambda k: 400 if k > 6 else 100, "No steady rise"),  # a step
         (lambda k: 100 + 200 * (k % 3), "No steady rise"),
@@ -91,7 +93,7 @@ def test_what_looks_alike_is_no_steady_rise(tmp_path: Path, unmanaged: Any, begi
 
 
 def test_random_walks() -> None:
-    """They are seldom taken for a rise, and the interval holds the drift of those that rise."""
+    """They are rarely reported as growth, and then the interval contains their drift."""
     random = np.random.default_rng(1)
     walks = np.cumsum(random.normal(size=(400, 20)), axis=1)
     scattered = random.normal(size=(400, 20))
@@ -115,7 +117,7 @@ def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) 
     # Results that Dask considers small are not a leak.
     plan, none = rounds(steady, number=lambda k: 5 * k), {"a_run": None, "function": None}
     assert_found(plan, tmp_path / "small", "memory-growth", results=110, **none)
-    # From the second computation's end, 111 MB, to the last one's, 220 MB, 11 runs on each worker.
+    # From 111 MB after the second computation to 220 MB after the last, with 11 runs per worker.
     expected = {"of": "unmanaged", "function": "a", "each": 20.2 * MB, "first": 200.0 * MB}
     expected |= {"last": 422.0 * MB, "share": 0.11, "a_run": 9.91 * MB, "runs": 22}
     assert_found(rounds(steady), tmp_path / "run", "memory-growth", **expected, computations=11)
@@ -124,7 +126,7 @@ def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) 
 def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
     analyser = rounds(lambda k: 100 + 20 * (k // 2), names="ab").write(tmp_path)
     table = analyser.memory_growth("function").set_index("Function")
-    # The runs of a, of even computations, leave 20 MB on each worker, those of b nothing.
+    # Runs of a, in even computations, leave 20 MB on each worker. Runs of b leave nothing.
     assert table["Task Runs"].to_dict() == {"a": 14, "b": 12}
     assert table.loc["a", "Each (MB)"] == pytest.approx(20.0)
     assert table.loc["b", "Each (MB)"] == pytest.approx(0.0)
@@ -157,7 +159,7 @@ def test_one_long_or_few_computations_do_not_tell(tmp_path: Path) -> None:
     plan = rounds(steady)
     plan.tasks, plan.used = plan.tasks[: 2 * 6], [one for one in plan.used if one[1] < 6]
     table = plan.write(tmp_path / "few").memory_growth()
-    # One computation takes 5.3 s, by windows of a 20th of which few have a sample.
+    # One computation takes 5.3 s. It is split into 20 windows, few of which have a sample.
     assert table.empty or (table["Verdict"] != "Rises").all()
     plan = rounds(steady)
     for task in plan.tasks:
@@ -169,7 +171,7 @@ def test_one_long_or_few_computations_do_not_tell(tmp_path: Path) -> None:
 
 
 def staying(memory: int, results: int = 0, last: int | None = None, **more: Any) -> Plan:
-    """Plan 2 s of tasks, and 4 s in which a worker has so much memory, and so much of results."""
+    """Plan 2 s with tasks, and 4 s in which a worker has this memory and these results."""
     tasks = filled(["parse"], 0.5, count=4, workers=1, threads=1)
     state = {"spilled_size": 0, "tasks": 1, "ready": 0, "state": "running"}
     held = [(0, 0.5, {**state, "executing": 1, "size": 0})]
@@ -189,10 +191,10 @@ def test_memory_that_stays(tmp_path: Path) -> None:
 
 
 def test_results_that_are_larger_on_disk_or_given_back_at_the_end(tmp_path: Path) -> None:
-    # Dask takes an integer to have 28 bytes, and writes more.
+    # Dask assumes 28 bytes for an integer, and writes more.
     plan = staying(900 * MB, results=280, spilled_size=1190)
     assert_found(plan, tmp_path / "disk", "memory-growth", left=800.0 * MB, results=0.0)
-    # Freed objects between results that live: their release at the program's end frees all.
+    # Freed objects lie between live results, whose release at the end frees everything.
     plan = staying(900 * MB, results=MB)
     _, _, facts = plan.held[-1]
     plan.held.append((0, 6.1, {**facts, "size": 0}))
@@ -204,7 +206,7 @@ def test_results_that_are_larger_on_disk_or_given_back_at_the_end(tmp_path: Path
     "plan",
     [
         staying(900 * MB, results=700 * MB),  # the results explain it
-        staying(900 * MB, executing=1),  # tasks that run may need it
+        staying(900 * MB, executing=1),  # running tasks may need it
         staying(250 * MB),  # little
         staying(900 * MB, last=150 * MB),  # freed late
     ],

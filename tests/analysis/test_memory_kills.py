@@ -1,4 +1,4 @@
-"""Which function a worker's memory ran out for: by hand, and on workers that really died of it."""
+"""Suspected functions of out-of-memory kills: calculated by hand, and on killed workers."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ def ran(
 
 
 def kill(*tasks: UnderWay) -> MemoryKill:
-    """Return a death at 900 MB of 1 GB, 800 of which came while the tasks ran."""
+    """Return a kill at 900 MB of 1 GB, 800 MB of which came while the tasks ran."""
     return MemoryKill(0, 10.0, 900e6, 1e9, 0.0, 100e6, MemoryGroup(), tasks, Reason.SEVERAL)
 
 
 @pytest.mark.parametrize(
     ("tasks", "reason", "suspect"),
     [
-        # 1 of 10 MB does not explain 800.
+        # 1 task of 10 MB does not explain 800 MB.
         ([ran("hog"), ran("small", rise=10e6, ended=50)], Reason.NEVER_ENDED, "hog"),
-        # Nor what ended ten times before anybody could see it take anything.
+        # A function that ended ten times without a sample of its memory does not explain it either.
         ([ran("hog"), ran("small", 0, 1, ended=10)], Reason.NEVER_ENDED, "hog"),
-        # Three times 250 of 800 MB are most of it.
+        # Three times 250 MB explain most of 800 MB.
         (
             [ran("large", 3, rise=250e6, ended=5), ran("a", rise=1e7, ended=5)],
             Reason.USUAL,
             "large",
         ),
-        # They explain it no less beside one that never ended: it may have taken nothing.
+        # They still explain it next to one that never ended, which may have taken nothing.
         ([ran("large", 3, rise=250e6, ended=5), ran("hog")], Reason.SEVERAL, None),
-        # Two that are equally large.
+        # Two are equally large.
         ([ran("a", rise=400e6, ended=5), ran("b", rise=400e6, ended=5)], Reason.SEVERAL, None),
-        # Two of which none ended.
+        # Neither of two ended.
         ([ran("hog"), ran("other")], Reason.SEVERAL, None),
-        # One may not have begun.
+        # One may not have started.
         ([ran("hog", 0, 1), ran("small", rise=10e6, ended=50)], Reason.SEVERAL, None),
-        # Of another too few ended, too fast.
+        # Too few task runs of another function ended, too fast.
         ([ran("hog"), ran("new", ended=2)], Reason.SEVERAL, None),
-        # Of both some ended, and took little.
+        # Some task runs of both ended, and took little.
         ([ran("hog", rise=10e6, ended=4), ran("small", rise=10e6, ended=50)], Reason.SEVERAL, None),
         # A third of it is explained.
         ([ran("hog"), ran("small", rise=300e6, ended=50)], Reason.SEVERAL, None),
@@ -76,9 +76,9 @@ def test_the_only_function_is_certain_if_it_was_seen_to_run(task: UnderWay, cert
 
 
 def in_groups(groups: list[str]) -> Plan:
-    """Plan three workers in control groups of 1 GB, of which the first is killed with 300 MB.
+    """Plan three workers in control groups of 1 GB. The first is killed with 300 MB.
 
-    The others have 600 and 100 MB; the kernel counts a kill.
+    The others have 600 and 100 MB, and the kernel counts a kill.
     """
     used = [
         (n, at, {"memory": size * 10**6, "oom_kills": int(at > 3.9)})
@@ -133,7 +133,7 @@ BY_DEFAULT = ("swell among small", "two swell", "results kept")
     ],
 )
 def test_workers_that_died_of_it(name: str, tmp_path: Path) -> None:
-    """What took the memory is named, or nothing is."""
+    """The suspect is the culprit, or there is none."""
     true = memory_culprits.CULPRITS[name]
     analyser = memory_culprits.run(name, tmp_path)
     table = analyser.died_of_memory()
@@ -143,6 +143,6 @@ def test_workers_that_died_of_it(name: str, tmp_path: Path) -> None:
     if not true.may_be_open and true.function is not None:
         assert named
     assert not named or set(table["Certainty"]) & {"certain", "likely"}
-    # The limit is that of the program; the memory what a sample of its process found.
+    # The limit is that of the program, and the memory is from a sample of its process.
     assert set(table["Limit (MB)"]) == {memory_culprits.LIMIT / 1e6}
     assert (table["Memory (MB)"].dropna() < 3 * memory_culprits.LIMIT / 1e6).all()

@@ -1,4 +1,4 @@
-"""Other programs on a busy host are named where they are blamed, and only they."""
+"""Other programs on a busy host are named, and processes of the run are not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from diagnosed_plans import facts_of, found
 from refuters import refute
 from traces import Plan, Task, filled
 
-#: The number of the process that writes a plan's files, as their headers say.
+#: PID in the headers of a plan's files.
 OWN = os.getpid()
-#: A process that it descends from, and two that do not belong to the run.
+#: PID of an ancestor of it, and of two processes that do not belong to the run.
 CLIENT, STRESS, EDITOR = OWN + 1, OWN + 2, OWN + 3
 
 
@@ -24,7 +24,7 @@ def process(pid: int, name: str, cores: float, **more: Any) -> dict[str, Any]:
 
 
 def waiting(*looks: list[dict[str, Any]], workers: int = 2) -> Plan:
-    """Tasks that wait for a core half of their time, and what is seen of their host every 5 s."""
+    """Plan tasks with CPU wait for half of their time, and samples of their host every 5 s."""
     tasks: list[Task] = filled(["loop"], 1.0, count=16)
     for task in tasks:
         task.cpu = task.run_queue = 0.5
@@ -37,7 +37,7 @@ def worker(cores: float = 1.0) -> dict[str, Any]:
 
 
 def others(directory: Path, *looks: list[dict[str, Any]]) -> Any:
-    """Return what a finding about cores says of other programs."""
+    """Return the figures about other programs in a finding about cores."""
     return facts_of(found(waiting(*looks), directory)["cpu-oversubscribed"]).get("other_programs")
 
 
@@ -47,18 +47,18 @@ def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:
         [worker(), process(STRESS, "stress", 0.5), process(STRESS + 9, "stress", 0.3)],
     ]
     told = others(tmp_path, *looks)
-    # (1.5 + 0.5 + 0.3) cores for 5 s each of 10 s; vim's 0.01 are not named, but counted.
+    # (1.5 + 0.5 + 0.3) cores for 5 s each of 10 s. vim, with 0.01, is counted but not named.
     assert (told["host"], told["looks"]) == ("node1", 2)
     assert told["cores"] == pytest.approx(1.16)
     assert told["programs"] == pytest.approx({"stress of ann": 1.15})
 
 
 def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
-    # The client above the worker and what the worker started are the run's.
+    # The client above the worker, and processes that the worker started, belong to the run.
     child = process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT])
     looks = [worker(), process(CLIENT, "python", 1.0), child]
     assert others(tmp_path / "own", looks)["programs"] == {}
-    # What the same shell started is not.
+    # Other processes of the same shell do not.
     looks = [worker(), process(STRESS, "stress", 1.0, ancestors=[1234567])]
     assert others(tmp_path / "shell", looks)["programs"] == {"stress of ann": 1.0}
     assert others(tmp_path / "unseen") is None

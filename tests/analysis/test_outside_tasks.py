@@ -1,4 +1,4 @@
-"""Work that is not done by tasks has a finding, which names its cause and the user's line."""
+"""Work outside tasks has a finding, which names its cause and the user's line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_calls_of_actors_after_the_last_task(tmp_path: Path) -> None:
     plan = Plan(four_lanes("load", 0.5, 2), held=alive(8.0), calls=[(0, 2.0, 7.0)])
     expected = {"calls": 5.0, "functions": 0.0, "idle": 5.0}
     assert_found(plan, tmp_path / "calls", "work-outside-tasks", **expected)
-    # Nothing is known of a client, which is not said to work.
+    # Nothing is known about the client, so it is not blamed.
     plan.calls = []
     findings = found(plan, tmp_path / "client")
     assert "work-outside-tasks" not in findings

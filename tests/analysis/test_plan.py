@@ -1,4 +1,4 @@
-"""The plan of a run: its nodes and what they handed on, worked out by hand."""
+"""Layers of a run and the data between them, calculated by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def columns(table: pd.DataFrame, *names: str) -> list[tuple[object, ...]]:
 
 
 def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
-    """The second graph comes as all of the first has ended; it computes `load` 0 once more."""
+    """The second graph arrives after the first has ended, and computes `load` 0 again."""
     runs: list[Run] = [
         ((LOAD, 0), [], 0.0, 1.0, FIRST),
         ((LOAD, 1), [], 0.5, 1.0, FIRST),
@@ -43,7 +43,7 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
     assert plan["Share (%)"].sum() == pytest.approx(100)
     assert plan["Again"].tolist() == [0, 0, 1, 0]
     assert not plan[["Failed", "Unfinished"]].any(axis=None)
-    # Results have 1, 2, 3 MB, and so on; `scale` takes the second result of `load` 0.
+    # Results have 1, 2, 3 MB, and so on; `scale` uses the second result of `load` 0.
     assert columns(edges, "From", "To", "Size (MB)", "Tasks") == [
         ("1 load", "2 sum", 3.0, 1),
         ("2 sum", "4 scale", 3.0, 1),
@@ -51,7 +51,7 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
     ]
     assert plan["Input (MB)"].tolist() == [0.0, 3.0, 0.0, 7.0]
     assert plan["Output (MB)"].tolist() == [3.0, 3.0, 4.0, 11.0]
-    assert edges["On Path"].tolist() == [0, 0, 0]  # each was sent with its graph
+    assert edges["On Path"].tolist() == [0, 0, 0]  # each was assigned with its graph
     path = analyser.critical_path_summary()["Duration (s)"].sum()
     assert plan["Critical Path (s)"].sum() == pytest.approx(path)
 
@@ -64,7 +64,7 @@ def test_a_graph_that_comes_before_the_last_has_ended_belongs_to_it(tmp_path: Pa
 
 
 def test_futures_of_a_function_and_line_are_a_node(tmp_path: Path) -> None:
-    """Their keys are no layer's; those that take results of each other are an edge to itself."""
+    """Their keys are not in a layer. Dependencies between them are an edge to the node itself."""
     keys = [f"inc-{digit * 32}" for digit in "1234"]
     runs: list[Run] = [
         (key, keys[:place][-1:], float(place), 1.0, FIRST) for place, key in enumerate(keys)

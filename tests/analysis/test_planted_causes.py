@@ -1,4 +1,4 @@
-"""In real runs a known fault is named before all but what the machine and planting it cause."""
+"""In real runs, a planted fault is named first, apart from effects of the machine and planting."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dasfprof.analysis.diagnosis.ranking import FAILED
 
 pytestmark = pytest.mark.whole_program
 
-#: What planting does to a run: tasks that sleep for work are blocked.
+#: Rules that planting triggers: tasks sleep instead of working, and so are blocked.
 OF_PLANTING = {"blocked-tasks"}
-#: What other programs on the machine do to it: tasks wait for cores, here more than there.
+#: Rules that other programs on the machine trigger: tasks wait for CPU, to different degrees.
 OF_THE_MACHINE = {
     *("cpu-oversubscribed", "warm-up"),
     *("host-memory-full", "load-imbalance", "slow-dispatch", "paused-workers"),
@@ -32,7 +32,7 @@ client = client_of(2, 2, memory_limit=0)
 
 
 def diagnosed(client: Client, pipeline: Pipeline, directory: Path) -> pd.DataFrame:
-    """Run a pipeline, check that its fault was there, and diagnose it."""
+    """Run a pipeline, check that its fault occurred, and diagnose it."""
     with dasfprof.profile(client, directory=directory) as run:
         assert pipeline.run(client), "the fault was not there"
     analyser = TraceAnalyser(run.files(), progress=False)
@@ -43,7 +43,7 @@ def diagnosed(client: Client, pipeline: Pipeline, directory: Path) -> pd.DataFra
 
 
 def without(findings: pd.DataFrame, rules: set[str], pipeline: Pipeline) -> pd.DataFrame:
-    """Leave out findings of these rules, and what follows from them, but for the planted fault."""
+    """Leave out findings of these rules and their symptoms, except for the planted fault."""
     others = rules - set(pipeline.rules)
     follows = findings["Cause"].isin(others) & ~findings["Rule"].isin(pipeline.rules)
     return findings[~(findings["Rule"].isin(others) | follows)]
@@ -54,7 +54,7 @@ UNSURE = {"dominant-function"}
 
 
 def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
-    """Tell whether the first finding, or one without seconds, is the fault of a pipeline."""
+    """Return whether the first finding, or one without seconds, names the fault of a pipeline."""
     looked_at = findings if UNSURE & set(pipeline.rules) else findings.head(1)
     return any(
         row["Rule"] in pipeline.rules and pipeline.function in (None, row["Function"])
@@ -74,7 +74,7 @@ def test_a_fault_is_named_first(fault: str, client: Client, tmp_path: Path) -> N
         return
     first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
-    # What handling a task costs on a crowded machine is called costly, without seconds; nor are
-    # there seconds for threads that wait while others want cores.
+    # On a busy machine, overhead per task is reported as high, but without seconds. There are no
+    # seconds either for threads that wait while others wait for CPU.
     finding, crowded = first["Object"], OF_THE_MACHINE & set(findings["Rule"])
     assert finding.weight > 0 or finding.figures.get("costly") or crowded

@@ -1,4 +1,4 @@
-"""Lines that take known times are named with the right shares, by samples of real workers."""
+"""Percentages of lines with known times are right, from samples of real workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hot_programs import FEW
 
 pytestmark = pytest.mark.whole_program
 
-#: Points that may be added where the host is busy: then the sampler has no core either.
+#: Additional tolerance (percentage points) on a busy host, where the sampler waits for CPU too.
 STARVED = 15.0
 
 
@@ -20,10 +20,10 @@ client = client_of(1, THREADS)
 
 
 def check(found: Compared) -> None:
-    # In 99 of 100 cases, of each of several lines.
+    # This allows for chance in 99 of 100 cases, for each of several lines.
     allowed = ONE_THREAD + 1.4 * found.chance + (STARVED if found.starved > 10 else 0)
     assert found.off <= allowed, found
-    # The two begin and end within a look of each other, which stands for this share of them.
+    # Both start and end within one sample of each other, which is this percentage of them.
     look = 100 / max(found.samples, 1)
     assert found.totals_off <= 2 * TOTALS + 2 * look + (STARVED if found.starved > 10 else 0), found
 

@@ -1,4 +1,4 @@
-"""Whose the CPU of workers' processes was: by hand, and by threads that a task started."""
+"""CPU time of worker processes by user: calculated by hand, and with threads of a task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def used(*readings: tuple[float, float, float | None]) -> list[tuple[int, float,
 
 
 def shares(analyser: TraceAnalyser) -> dict[tuple[str, str], float]:
-    """Return the CPU seconds by user and function, of which there is one process."""
+    """Return the CPU seconds of the only process by user and function."""
     found = process_cpu(analyser.run)
     (process,) = found.processes.to_dict("records")
     seconds = {
@@ -46,8 +46,9 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
             Task("solve-2", 0, 6.0, 8.0, cpu=0.5),
             Task("load-1", 0, 6.0, 8.0, cpu=0.5, thread=2),
         ],
-        # At 4 s the first has used 9: its own thread 1, the loop 1, others 7. Then nothing runs and
-        # other threads use 2. From 6 to 8 two functions run: of 5 others use 3.
+        # By 4 s, the first function has used 9: its thread 1, the event loop 1, and other threads
+        # 7. Then no task runs, and other threads use 2. From 6 to 8, two functions run; other
+        # threads use 3 of 5.
         used=used((0.0, 1.0, 0.0), (4.0, 10.0, 1.0), (6.0, 13.0, 2.0), (8.0, 18.0, 3.0)),
     )
     analyser = plan.write(tmp_path / "run")
@@ -70,11 +71,11 @@ def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:
     readings = used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0))
     analyser = Plan([solve, load], used=readings).write(tmp_path / "both")
     found = process_cpu(analyser.run).functions.set_index("function")
-    # Of the first two seconds' 1.5 its own thread may have used all, or nothing.
+    # Its thread may have used all of the 1.5 in the first two seconds, or nothing.
     assert found.loc["solve", "others"] == pytest.approx(0.5)
     assert found.loc["solve", "uncertain"] == pytest.approx(1.0)
     assert other_threads_cpu(analyser.run) == {}
-    # Old files do not tell the event loop from other threads.
+    # Old files do not separate the event loop from other threads.
     old = [(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)]
     analyser = Plan([Task("solve-1", 0, 0.0, 4.0, cpu=1.0)], used=old).write(tmp_path / "old")
     assert other_threads_cpu(analyser.run) == {}
@@ -84,7 +85,7 @@ def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:
 
 
 def with_a_pool(seconds: float) -> float:
-    """Let two threads compress while this one waits; return their CPU seconds."""
+    """Let two threads compress while this one waits, and return their CPU seconds."""
     used: list[float] = []
     end = time.monotonic() + seconds
 
@@ -110,7 +111,7 @@ def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureReque
     analyser = run.analyser(progress=False)
     (function, found) = next(iter(other_threads_cpu(analyser.run).items()))
     assert function == "with_a_pool"
-    # A worker of a slow machine takes more for itself.
+    # On a slow machine, the worker itself uses more.
     slack = 0.1 if request.config.getoption("--long") else 0.3
     assert found == pytest.approx(told, rel=slack, abs=3 * slack)
     table = shares(analyser)

@@ -1,4 +1,4 @@
-"""The reports of attempts at tasks against tables written by hand, and random ones by an oracle."""
+"""Tables of task runs, compared with tables by hand and, for random runs, with an oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERVAL = "Time Interval (seconds from begin)"
 
 
 def ran(key: str, start: float, **values: Any) -> tuple[Any, ...]:
-    """A task run: a thread from `start`, the function for 1 s from 0.25 s later, done at 1.5 s."""
+    """Return a task run: thread from `start`, function from 0.25 s to 1.25 s, done at 1.5 s."""
     times = {"timestamp": T + start + 0.25, "executing": T + start, "done": T + start + 1.5}
     usual = {"state": "memory", "duration": 1.0, "cpu": 0.5, "run_id": int(start * 100)}
     return row(COMPUTE, key=key, **{**usual, **times, **values})
@@ -37,7 +37,7 @@ def sent(key: str, when: float, worker: str, **values: Any) -> tuple[Any, ...]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> TraceAnalyser:
-    """Two workers: one task is retried, the second worker is killed with a task on it."""
+    """Write a run of two workers: a task is retried, and the second worker is killed."""
     error = {"state": "erred", "exception": "ValueError('no 3')"}
     first = [
         ran("load-1", 0.0, run_queue=0.25),
@@ -49,10 +49,10 @@ def run(tmp_path: Path) -> TraceAnalyser:
     Plugin(tmp_path, host="node1", name=0, address=A).write((COMPUTE, first))
     Plugin(tmp_path, host="node2", name=1, address=B).write((COMPUTE, [ran("load-3", 1.0)]))
     lost = [
-        # It ended in memory, so that it ran; the file ends before it.
+        # It ended in memory, so it ran, but the file ends before it.
         sent("load-4", 2.0, B, state="memory", start=T + 2.5, stop=T + 3.25),
         sent("load-5", 3.0, B, duration=2.0),
-        # Taken back long before the worker left: nothing was lost with it.
+        # It was released long before the worker left, so nothing was lost.
         sent("load-6", 0.5, B, duration=0.25),
     ]
     left = row(WORKER_REMOVED, timestamp=T + 5.125, worker=B, reason="handle-worker-cleanup")
@@ -123,11 +123,13 @@ def test_a_worker_without_tasks_and_one_that_came_back(tmp_path: Path) -> None:
 def test_counts_by_interval_worker_and_status(run: TraceAnalyser) -> None:
     table = run.task_counts(interval=4.0)
     w0, w1 = "worker-node1-0", "worker-node2-1"
-    begin = run.trace.begin - T  # the function of the first run, which began 0.25 s before
+    begin = (
+        run.trace.begin - T
+    )  # the function of the first run, whose thread was taken 0.25 s before
     assert begin == 0.25
     assert table.values.tolist() == [
         [0.0, "node1", w0, "erred", 1, 0],
-        [0.0, "node1", w0, "memory", 2, 1],  # load-2 again at 4.0 s, within 4 s of the begin
+        [0.0, "node1", w0, "memory", 2, 1],  # load-2 again at 4.0 s, within 4 s of the start
         [0.0, "node2", w1, "memory", 2, 0],
         [0.0, "node2", w1, "released", 1, 0],
         [4.0, "node1", w0, "cancelled", 1, 0],
@@ -202,7 +204,7 @@ def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None
 
 
 def test_a_recomputation_is_no_retry(tmp_path: Path) -> None:
-    """One key is retried twice, one computed three times, one started again as its worker left."""
+    """One key is retried twice, one computed three times, and one rerun after its worker left."""
     failed = {"state": "erred", "exception": "ValueError()"}
     tasks = [Task("fit-0", 0, at, at + 1.0, **(failed if at < 2 else {})) for at in (0.0, 1.0, 2.0)]
     tasks += [Task("fit-1", 0, at, at + 1.0) for at in (3.0, 5.0, 7.0)]

@@ -1,4 +1,4 @@
-"""The registry of questions: one registration serves methods, shell, files and type checkers."""
+"""Registry of analyses: one declaration serves methods, commands, files and type checkers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import questions
 from dasfprof.errors import InvalidArgumentError
 
-#: Questions whose tables have rows where no task ran.
+#: Analyses whose tables have rows even if no task ran.
 HAVE_ROWS = {"diagnose", "cost", "workers", "what_if", "scaling", "memory_forecast"}
 HAVE_ROWS |= {"node_resource_usage", "processes_resource_usage"}
 

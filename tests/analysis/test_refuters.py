@@ -1,4 +1,4 @@
-"""The refuters: each rule has one, and a finding whose figures or cause are changed is refuted."""
+"""Each rule has a refuter, which contradicts findings with changed figures or causes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def slow_function() -> Plan:
 
 
 def findings_of(plan: Plan, directory: Path) -> list[Finding]:
-    """Return the findings of a run that its events do not contradict."""
+    """Return the findings of a run, and assert that its events do not contradict them."""
     found(plan, directory)
     return TraceAnalyser(directory, progress=False).findings()
 

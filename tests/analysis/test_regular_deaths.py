@@ -1,4 +1,4 @@
-"""Workers that die at the same age are said to, and other deaths keep their causes."""
+"""Workers that die at the same age are reported as such, and other deaths keep their causes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GB = 10**9
 
 
 def plan_of(lives: dict[int, tuple[float, float, int]]) -> Plan:
-    """Return a run in which workers started, died, and had so much memory; worker 0 starts last."""
+    """Return a run from start, death and memory of workers; worker 0 starts last."""
     begin = max(started for started, *_ in lives.values()) + 5.0
     end = max(died for _, died, _ in lives.values()) + 5.0
     starts = [begin, *(started for started, *_ in lives.values())]
@@ -47,7 +47,7 @@ def plan_of(lives: dict[int, tuple[float, float, int]]) -> Plan:
     )
 
 
-#: Two generations of workers, each of which lives for 30 s.
+#: Two generations of workers, which live for 30 s each.
 AGED = {1: (0.0, 30.0, GB // 10), 2: (0.1, 30.4, GB // 10), 3: (31.0, 61.2, GB // 10)}
 
 
@@ -74,7 +74,7 @@ def test_the_finding_begins_with_the_age_and_another_death_keeps_its_cause(tmp_p
     [
         {n: (0.0, 30.0 + n / 10, GB // 10) for n in (1, 2, 3)},  # together, as a host dies
         {n: (*life[:2], 3 * GB // 2) for n, life in AGED.items()},  # memory may have run out
-        {**AGED, 4: (0.0, 60.0, GB // 10)},  # another became older
+        {**AGED, 4: (0.0, 60.0, GB // 10)},  # another worker became older
         {1: AGED[1], 2: (0.0, 45.0, GB // 10), 3: AGED[3]},  # two are no pattern
     ],
     ids=["together", "memory", "older", "two"],
@@ -84,13 +84,13 @@ def test_other_deaths_are_not_of_age(lives: dict[int, Any], tmp_path: Path) -> N
 
 
 def test_a_task_that_kills_each_worker_at_once_is_no_limit_of_age(tmp_path: Path) -> None:
-    """Workers that completed nothing may have died of their first task."""
+    """Workers that completed no task may have died of their first task."""
     plan = plan_of(AGED)
     plan.tasks, plan.killed = plan.tasks[:1], []
     assert "same age" not in lost_workers(plan, tmp_path)["Finding"]
 
 
-#: Ends its worker at an age, as a batch system does.
+#: Program that ends its worker at an age, like a batch system.
 PRELOAD = """
 import os, signal, threading, time, psutil
 

@@ -1,4 +1,4 @@
-"""Replays of small schedules against hand-made ones, of random ones against a plain scheduler."""
+"""Replays of small schedules, compared with schedules by hand and with a simple scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORKERS = [{"boot_id": "scheduler's"}] * 2
 def run(
     key: str, arrival: float, start: float, stop: float, worker: int = 0, **more: Any
 ) -> dict[str, Any]:
-    """Give a run without any latency: sent as it could be, begun as its thread was free."""
+    """Return a task run without latency: assigned and started as soon as possible."""
     sent = more.pop("sent", arrival)
     times = {"scheduler_waiting": arrival, "sent": sent, "received": sent, "ready": sent}
     times |= {"executing": start, "start": start, "done": stop, "known": stop}
@@ -43,7 +43,7 @@ def predicted(analyser: TraceAnalyser, **change: Any) -> float:
     return float(table["Predicted (s)"][0])
 
 
-# Two workers take tasks of 4, 3, 2, 2 and 1 s in turn; each holds one more than it has threads.
+# Two workers get tasks of 4, 3, 2, 2 and 1 s in turn, each one more than it has threads.
 FIVE = [
     run("f-0", 0, 0, 4, 0),
     run("f-1", 0, 0, 3, 1),
@@ -60,12 +60,12 @@ def test_independent_tasks_by_hand() -> None:
     assert predicted(analyser, workers=5) == pytest.approx(4)
     assert predicted(analyser, threads=5) == pytest.approx(4)
     assert predicted(analyser, workers=1, threads=2) == pytest.approx(6)
-    # On three, the 2 s task behind the 4 s one is moved when another worker has nothing to do.
+    # With three, the task of 2 s behind that of 4 s is stolen by an idle worker.
     assert 4 <= predicted(analyser, workers=3) <= 4.2
 
 
 def test_a_faster_function_by_hand() -> None:
-    # a and b side by side, c takes both: only what c waits for matters.
+    # a and b run in parallel, and c uses both: only the input for which c waits matters.
     runs = [run("a-0", 0, 0, 8, 0), run("b-0", 0, 0, 6, 1)]
     analyser = analyse(*runs, run("c-0", 0, 8, 10, 0, sent=8, dependencies=["a-0", "b-0"]))
     assert predicted(analyser, speedup={"a": 2}) == pytest.approx(8)
@@ -80,19 +80,19 @@ def test_a_faster_function_by_hand() -> None:
 
 
 def test_when_a_client_submits() -> None:
-    # The second graph came 3 s after the first was done: it keeps its pause.
+    # The second graph arrived 3 s after the first was done, and keeps this pause.
     waits = analyse(run("a-0", 0, 0, 4), run("b-0", 7, 7, 9, 1), graphs=[0.0, 7.0])
     assert predicted(waits, speedup={"a": 4}) == pytest.approx(6)
     assert predicted(waits, speedup={"b": 2}) == pytest.approx(8)
     assert waits.scaling([1, 2])["Least (s)"].tolist() == pytest.approx([9, 9])
-    # The second graph came while the first ran: it keeps its pace.
+    # The second graph arrived while the first ran, and keeps its time.
     on_time = analyse(run("a-0", 0, 0, 8), run("b-0", 5, 5, 7, 1), graphs=[0.0, 5.0])
     assert predicted(on_time, speedup={"a": 8}) == pytest.approx(7)
-    # It submits c as soon as a is there, while b runs.
+    # The client submits c as soon as a is done, while b runs.
     runs = [run("a-0", 0, 0, 4, 0), run("b-0", 0, 0, 9, 1), run("c-0", 4.01, 4.01, 14.01, 0)]
     as_they_come = analyse(*runs, graphs=[0.0, 4.01])
     assert predicted(as_they_come, speedup={"a": 4}) == pytest.approx(11.01)
-    # One of three graphs that came every 2 s happened to come just after a finish.
+    # One of three graphs, which arrived every 2 s, happened to arrive just after an end.
     times = [(0, 3.99), (2, 12), (4, 14), (12, 22), (14, 24)]
     runs = [run(f"{'abcde'[n]}-0", 2 * n, *times[n], n % 2) for n in range(5)]
     by_chance = analyse(*runs, graphs=[0.0, 2.0, 4.0, 6.0, 8.0])
@@ -100,7 +100,7 @@ def test_when_a_client_submits() -> None:
 
 
 def test_a_client_that_limits_its_open_results() -> None:
-    # After three tasks, each comes 0.3 s after a finish, so that one task waits for a thread.
+    # After three tasks, each arrives 0.3 s after an end, so that one task waits for a thread.
     finishes = [1 + 0.5 * graph for graph in range(20)]
     arrivals = [0.0, 0.0, 0.0, *(finish + 0.3 for finish in finishes[:17])]
     starts = [0.0, 0.0, *finishes[:18]]
@@ -127,14 +127,14 @@ def test_a_second_attempt_comes_after_the_first_and_disks_are_as_fast_as_before(
 
 
 def with_transfers(trace: Run, *moves: tuple[float, float]) -> Run:
-    """Give a trace with messages of so many bytes and seconds."""
+    """Return a trace with messages of these bytes and seconds."""
     table = pd.DataFrame(moves, columns=["size", "duration"], dtype=float)
     table = table.assign(worker_id=0, start=trace.begin, state="success")
     return dataclasses.replace(trace, transfers=table)
 
 
 def test_inputs_that_are_far_away() -> None:
-    # A message takes 1 s, and its bytes 100 MB/s.
+    # A message takes 1 s plus its bytes at 100 MB/s.
     runs = [
         run("a-0", 0, 0, 4, 0, size=200e6),
         run("b-0", 0, 0, 8, 1, size=800e6),
@@ -149,7 +149,8 @@ def test_inputs_that_are_far_away() -> None:
 
 
 def test_workers_that_come_and_go() -> None:
-    # The second joined at 5 and took what was left; the third left at 2, after one task.
+    # The second worker joined at 5 and ran the remaining tasks; the third left at 2, after one
+    # task.
     tasks = [
         *(run(f"f{n}-0", 0, 2 * n, 2 * n + 2, 0) for n in range(3)),
         run("g-0", 0, 5, 7, 1, sent=5),
@@ -158,7 +159,7 @@ def test_workers_that_come_and_go() -> None:
     workers = [WORKERS[0], {"joined": 5.0}, {"left": 2.0}]
     replay = replay_of(analyse(*tasks, workers=workers).run)
     assert replay.cluster.joined.tolist() == [0, 5, 0]
-    # It took no task after the one that it began with.
+    # It ran no task after its first one.
     assert replay.cluster.left.tolist() == pytest.approx([np.inf, np.inf, 0.001])
     assert replay.cluster.most_workers == 2
     assert replay.cluster.with_workers(4).joined.tolist() == [0, 0, 5, 5, 0, 0]
@@ -178,7 +179,7 @@ def test_scaling_by_hand() -> None:
     assert analyse(*FIVE).scaling()["Workers"].tolist() == [1, 2, 3, 4, 6, 10, 20]
 
 
-# --- what cannot be predicted, and what cannot be asked ------------------------------------------
+# --- runs that cannot be predicted, and invalid arguments ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_what_cannot_be_predicted(runs: list[dict[str, Any]], why: str) -> None:
 def test_what_can_be_predicted_all_the_same() -> None:
     runs = [{**one, "run_queue": 0.09 * one["duration"]} for one in FIVE]
     assert predicted(analyse(*runs), workers=1) == pytest.approx(12)
-    # Without the scheduler's file messages are taken to last as long as usual.
+    # Without the scheduler's file, a usual duration of messages is assumed.
     table = analyse(*FIVE, scheduler=False).what_if(workers=1)
     assert table["Predicted (s)"][0] == pytest.approx(12, rel=0.01)
 
@@ -232,7 +233,7 @@ def test_a_host_without_cores_to_spare(busy: float, cpu: float, refused: bool) -
     [(3.0, 0.0, 1, True), (3.0, 0.0, 8, False), (1.0, 0.0, 1, False), (0.5, 2.5, 8, True)],
 )
 def test_turns_at_a_lock(held: float, waited: float, limit: int, refused: bool) -> None:
-    """The functions run for 12 s; 10 % of that is 1.2 s."""
+    """The functions run for 12 s, and 10 % of that is 1.2 s."""
     trace = made_trace(FIVE, workers=WORKERS)
     lock = {"worker_id": 0, "kind": "Semaphore", "limit": limit, "waited": waited}
     locks = pd.DataFrame([{**lock, "time": trace.begin + held, "since": trace.begin}])
@@ -240,7 +241,7 @@ def test_turns_at_a_lock(held: float, waited: float, limit: int, refused: bool) 
     analyser = TraceAnalyser(dataclasses.replace(trace, locks_held=locks.assign(**names)))
     for table in (analyser.what_if(workers=4), analyser.scaling([1, 4]).tail(1)):
         assert ("the Semaphore 'disk'" in table["Verdict"].iloc[0]) == refused
-    # On the same threads they take turns as they did.
+    # On the same threads, they take turns as recorded.
     assert predicted(analyser, speedup={"f": 1}) == pytest.approx(6)
 
 
@@ -248,7 +249,7 @@ def test_turns_at_a_lock(held: float, waited: float, limit: int, refused: bool) 
 
 
 class PlainSchedule:
-    """A random graph on random workers, second by second: a thread takes the first ready task.
+    """Random graph on random workers, second by second: a thread runs the first ready task.
 
     There are at most three workers, or `most_workers`.
     """
@@ -273,7 +274,7 @@ class PlainSchedule:
             now += 1
 
     def is_free(self, number: int, now: int) -> bool:
-        """Tell whether a thread of a task's worker is free."""
+        """Return whether a thread of a task's worker is free."""
         worker = self.worker[number]
         places = zip(self.worker, self.starts, self.ends, strict=True)
         running = sum(at == worker and start >= 0 and end > now for at, start, end in places)
@@ -299,7 +300,7 @@ class PlainSchedule:
 
 
 def assert_bounded(seed: int) -> None:
-    """Whatever the cluster: inputs come first, threads take one task at a time, bounds hold."""
+    """Assert for any cluster that inputs come first, threads run one task, and bounds hold."""
     made = PlainSchedule(seed)
     replay = replay_of(made.trace())
     for workers in (1, 2, 5):
@@ -348,7 +349,7 @@ def test_whatever_the_times_no_time_is_negative(runs: Any, scheduler: bool) -> N
 
 
 def queues(seed: int) -> list[dict[str, Any]]:
-    """Give runs that wait in long queues on some workers, with times that are out of proportion."""
+    """Return task runs in long queues on some workers, with disproportionate times."""
     chance = random.Random(seed)
     scale = chance.choice([1.0, 1e3, 1e9, 1e16, 1e100])
     latency = chance.choice([0.0, 0.01, scale, 1e9])
@@ -367,7 +368,7 @@ def queues(seed: int) -> list[dict[str, Any]]:
     return runs
 
 
-# In the last a run comes back to a worker, moves on before a thread took it, and has to fetch.
+# In the last example, a task returns to a worker, and is stolen before it starts there.
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("seed", [*range(4), 59])
 def test_whatever_the_clocks_an_answer_comes(seed: int) -> None:
@@ -380,19 +381,20 @@ def test_whatever_the_clocks_an_answer_comes(seed: int) -> None:
 
 
 def test_a_task_behind_a_long_one_is_moved() -> None:
-    # Five tasks take what a made, whose worker is the first choice for all of them.
+    # Six tasks use the result of a, whose worker is the first choice for all of them.
     runs = [run("a-0", 0, 0, 1, 0, size=1000.0)]
     runs += [run(f"b{n}-0", 0, 1 + n, 2 + n, 0, sent=1, dependencies=["a-0"]) for n in range(6)]
     replay = replay_of(made_trace(runs, workers=[{**WORKERS[0], "joined": 0.0}] * 2))
     outcome = replay.outcome()
-    # By 0.1 s after they came some are on the other worker.
+    # Within 0.1 s, some are moved to the other worker.
     assert sorted(np.bincount(outcome.worker[1:])) == [3, 3]
     assert 4 <= outcome.wall <= 4.2
 
 
 def test_messages_take_what_has_gathered() -> None:
-    # While the first message is on its way 60 inputs of 1 MB gather, 50 MB fit into a message.
-    # All of them are where their own input is, and c and d where the largest one is.
+    # While the first message is in transit, 60 inputs of 1 MB are requested, of which 50 MB fit
+    # into a message. All of them are on the worker of their input, and c and d on that of the
+    # largest.
     runs = [run("r-0", 0, 0, 1, 0), run("b-0", 0, 0, 1, 1, size=1e9)]
     inputs = [f"a{n}-0" for n in range(61)]
     runs += [run(key, 0, 1, 2, 0, sent=1, size=1e6, dependencies=["r-0"]) for key in inputs]
@@ -421,6 +423,6 @@ def test_root_groups() -> None:
     runs = [run("a-0", 0, 0, 1)]
     runs += [run(f"b-{n}", 0, 1 + n, 2 + n, sent=1, dependencies=["a-0"]) for n in range(6)]
     runs += [run(f"c-{n}", 0, 7 + n, 8 + n, sent=7, dependencies=[f"b-{n}"]) for n in range(6)]
-    # b takes one task's result, c those of a group of six.
+    # Tasks of b use the result of one task, and those of c the results of a group of six.
     sizes = replay_of(made_trace(runs, workers=WORKERS)).inputs.root_group_size.tolist()
     assert sizes == [1] + [6] * 6 + [0] * 6

@@ -1,4 +1,4 @@
-"""Predictions from runs of real clusters, beside other real runs."""
+"""Predictions from runs of real clusters, compared with other real runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dasfprof.analysis.simulation.replay import find_shared
 
 pytestmark = pytest.mark.whole_program
 
-#: What a prediction may be off by: the machine that runs the tests may be busy.
+#: Tolerance of predictions, for a busy machine.
 ALLOWED = 0.15
-#: How often the time of another run, which may be held up, a prediction may be.
+#: Maximum ratio of a prediction to the duration of another run, which may be delayed.
 HELD_UP = 1.5
-#: What the pipeline's tasks sleep, and the client: 12 loads, 12 merges, a chain of two, a pause.
+#: Seconds of sleep of 12 loads, 12 merges, a chain of two, and a pause of the client.
 LOADS, MERGES, CHAIN, PAUSE = sum(0.2 + 0.02 * n for n in range(12)), 12 * 0.15, 0.2 + 0.3, 0.5
 
 
@@ -49,7 +49,7 @@ def pipeline(client: Client, factor: float, pause: float) -> None:
 
 
 def run(directory: Path, workers: int, *factors: float) -> list[Path]:
-    """Run the pipeline on a cluster of its own, once for each factor."""
+    """Run the pipeline once per factor on a new cluster."""
     paths = []
     with new_client(n_workers=workers, threads_per_worker=1) as client:
         pipeline(client, 0.1, 0.0)  # the first run of a function on a worker takes longer
@@ -70,17 +70,17 @@ def wall_of(path: Path) -> float:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The pipeline on two workers, as it is and with loading half as fast; and on one worker."""
+    """Return the pipeline on two workers, also with slower loading, and on one worker."""
     directory = tmp_path_factory.mktemp("runs")
     return run(directory, 2, 1.0, 2.0) + run(directory, 1, 1.0)
 
 
 def test_real_runs_are_predicted(recorded: list[Path]) -> None:
-    """Predictions lie between what the sleeps add up to and what the real run took, if longer."""
+    """Predictions are between the sum of the sleeps and the duration of the real run, if longer."""
     two, slower, one = recorded
     trace = run_of(two)
     replay = replay_of(trace)
-    # On a machine so busy that the run took far longer than it sleeps, nothing may be predicted.
+    # If the machine was so busy that the run took far longer, there may be no prediction.
     asleep = (LOADS + MERGES) / 2 + CHAIN + PAUSE
     if abs(replay.error) >= ALLOWED and replay.inputs.wall > 1.25 * asleep:
         assert TraceAnalyser(trace).what_if(workers=1)["Predicted (s)"].isna().all()
@@ -115,7 +115,7 @@ def with_lease(seconds: float, semaphore: Semaphore) -> None:
 
 
 def test_what_runs_take_turns_at_is_not_predicted(tmp_path: Path) -> None:
-    """One thread never waits for a lock, so that nothing of the run but its use shows it."""
+    """A single thread never waits for a lock, so only the use of the lock shows it."""
     paths = {}
     with new_client(n_workers=1, threads_per_worker=1, resources={"disk": 1}) as client:
         one, many = (Semaphore(max_leases=leases, name=f"{leases}") for leases in (1, 100))
@@ -124,7 +124,7 @@ def test_what_runs_take_turns_at_is_not_predicted(tmp_path: Path) -> None:
             "semaphore": lambda: client.map(with_lease, [0.04] * 10, semaphore=one, pure=False),
             "resource": lambda: client.map(load, [0.04] * 10, resources={"disk": 1}, pure=False),
             "brief": lambda: client.map(briefly_locked, [3.0] * 2, pure=False),
-            # Long, beside what the scheduler takes to answer on a crowded machine.
+            # Long compared with the scheduler's response time on a busy machine.
             "enough": lambda: client.map(with_lease, [0.5] * 6, semaphore=many, pure=False),
         }
         for name, call in calls.items():

@@ -1,4 +1,4 @@
-"""Every report of random traces, with facts missing and times that make no sense."""
+"""All analyses of random traces with missing facts and impossible times."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _traces = st.fixed_dictionaries(
     | {schema: rows_of(schema, 2) for schema in (WORKER_ADDED, WORKER_REMOVED, GRAPH, UNSENT_TASKS)}
 )
 
-#: Every question that `TraceAnalyser` answers by a table, but for the diagnosis: see below.
+#: All analyses that return a table, except for the diagnosis, which has a separate test.
 REPORTS = sorted(
     name
     for name, method in inspect.getmembers(TraceAnalyser, inspect.isfunction)
@@ -95,16 +95,16 @@ REPORTS = sorted(
     and name not in ("diagnose", "memory_at", "why")
 )
 
-#: CSV files hold the tables alone.
+#: Export formats, except CSV, whose files are the tables.
 EXPORTS = ("perfetto", "parquet") if find_spec("pyarrow") else ("perfetto",)
 
-#: What was sampled is shown as it is; and a run may have started before the trace's begin.
+#: Tables and columns that show sampled values unchanged, and starts that may be before the trace.
 AS_RECORDED = {"node_resource_usage", "node_disk_usage", "processes_resource_usage"}
 AS_RECORDED |= {"Start (s)", "Arrival (s)", "Run ID"}
 AS_RECORDED |= {"Mean GPU Memory Used (GB)", "Max GPU Memory Used (GB)"}
-#: A prediction may be longer, and a replay shorter, than what was recorded.
+#: Columns that may be negative: a prediction may be longer, and a replay shorter, than the run.
 SIGNED = {"Saved (s)", "Saved (%)", "Calibration Error (%)"}
-#: What adds up to a process's memory takes off what is on disk.
+#: In these tables, spilled bytes are subtracted from the process's memory.
 SIGNED |= {"memory_peak", "memory_at"}
 
 
@@ -124,7 +124,7 @@ def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
     return path
 
 
-# Such large examples would be shrunk for minutes. An answer that never comes fails, too.
+# Shrinking such large examples would take minutes. The timeout detects analyses that hang.
 @pytest.mark.timeout(300)
 @examples(3)
 @given(_traces)
@@ -164,7 +164,7 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
 
 
 def sane(value: Any) -> Any:
-    """Give None for numbers that are no time at all: the accounts of time need some."""
+    """Replace numbers that cannot be times with None, because time accounting needs valid times."""
     return None if isinstance(value, float) and not abs(value) < 1e12 else value
 
 

@@ -1,4 +1,4 @@
-"""What hosts, disks and processes used: tables by hand, and traces that tell little."""
+"""Resource usage of hosts, disks and processes: tables by hand, and incomplete traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof.schema.resources import RESOURCE_USAGE
 
 T = 1.7e9
 START = pd.Timestamp("2023-11-14 22:13:20")
-#: Readings of a host, and how a table shows them.
+#: Samples of a host, and their columns in the table.
 HOST = [
     ("host_cpu", 50.0, "Cpu Percent", 50.0),
     ("host_memory_total", 8e9, "Memory Total (MB)", 8000.0),
@@ -39,7 +39,7 @@ def sampled(time: float, **values: Any) -> tuple[Any, ...]:
 
 @pytest.fixture
 def analyser(tmp_path: Path) -> TraceAnalyser:
-    """Two hosts; on the first, one of two workers has the duty to read it."""
+    """Write a run of two hosts. On the first, one of two workers samples the host."""
     of_host = {name: value for name, value, *_ in HOST if name}
     duty = [sampled(0.0), sampled(1.0, **of_host), sampled(2.0, **of_host | {"host_cpu": 75.0})]
     used = {"total": 100e9, "used": 30e9, "free": 60e9, "read_count": 1, "write_count": 2}
@@ -64,7 +64,7 @@ def test_of_nodes(analyser: TraceAnalyser) -> None:
         | {**shown, "Cpu Percent": percent}
         for second, percent in ((1, 50.0), (2, 75.0))
     ]
-    # In this order; counters that this run did not read may stand between them.
+    # In this order. Other counters may be between them.
     assert table[list(expected[0])].to_dict("records") == expected
     assert [label for label in table if label in expected[0]] == list(expected[0])
     assert table.drop(columns=list(expected[0])).isna().all(axis=None)
@@ -79,7 +79,7 @@ def test_of_processes(analyser: TraceAnalyser) -> None:
     assert table["Process Seconds"].tolist() == seconds
     constant = ["Cpu Percent", "Memory Used (MB)", "# of Threads", "# of File Descriptors"]
     assert table[constant].to_numpy().tolist() == [[120.0, 400.0, 9, 30]] * 5
-    # That host's memory was read by one worker; the other host's by none.
+    # One worker sampled that host's memory, and none the other host's.
     assert table["Memory Used Percent"].isna().tolist() == [True] + [False] * 4
     assert table["Memory Used Percent"].tolist()[1:] == [5.0] * 4
 

@@ -1,4 +1,4 @@
-"""Tests of significance: against printed tables, and values worked out by hand."""
+"""Significance tests, compared with printed tables and values by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dasfprof.analysis.numeric.significance import (
 
 @pytest.mark.parametrize(
     ("t", "free", "p"),
-    # Two-sided critical values as every textbook prints them.
+    # Two-sided critical values from textbooks.
     [(12.706, 1, 0.05), (2.571, 5, 0.05), (2.228, 10, 0.05), (3.169, 10, 0.01), (636.62, 1, 0.001)],
 )
 def test_students_t_against_the_printed_table(t: float, free: float, p: float) -> None:
@@ -31,11 +31,11 @@ def test_students_t_against_the_printed_table(t: float, free: float, p: float) -
 
 def test_a_permutation_test_counts_the_splits() -> None:
     low, high = np.arange(5.0), np.arange(5.0) + 10
-    # Of C(10, 5) = 252 splits this one is the farthest up, and its mirror the farthest down.
+    # Of C(10, 5) = 252 splits, this one is the most extreme, together with its mirror image.
     assert permutation_p(low, high) == 2 / 252
     assert permutation_p(low, high, greater=True) == 1 / 252
     assert permutation_p(high, low, greater=True) == 1.0
-    # {1, 2} against {2, 3}: sums of two of 1, 2, 2, 3 are 3, 3, 4, 4, 5, 5; 5 or 3 is as far off.
+    # {1, 2} against {2, 3}: sums of two of 1, 2, 2, 3 are 3, 3, 4, 4, 5, 5; 3 and 5 are as extreme.
     assert permutation_p(np.array([1.0, 2.0]), np.array([2.0, 3.0])) == 4 / 6
     # Many splits are sampled.
     low, high = np.arange(12.0), np.arange(12.0) + 20
@@ -75,7 +75,7 @@ def test_mann_whitney_by_hand() -> None:
 
 def test_holm_by_hand() -> None:
     corrected = holm(np.array([0.04, np.nan, 0.01, 0.03]))
-    # 3 x 0.01; then 2 x 0.03; then 0.04, not below the one before it.
+    # 3 x 0.01; then 2 x 0.03; then 0.04, but not below the previous value.
     np.testing.assert_allclose(corrected, [0.06, np.nan, 0.03, 0.06])
 
 
@@ -83,7 +83,7 @@ def test_holm_by_hand() -> None:
     ("runs", "spread", "limit"), [(2, 0.15, 0.0), (3, 0.05, 0.1), (5, 0.02, 0.0), (5, 0.15, 0.1)]
 )
 def test_false_alarms_are_under_one_in_a_hundred(runs: int, spread: float, limit: float) -> None:
-    """Walls of one distribution: log-normal, and a tenth of them 30 % longer."""
+    """Wall times have one distribution: log-normal, and a tenth of them 30 % longer."""
     random = np.random.default_rng(5)
 
     def draw() -> np.ndarray:
@@ -91,4 +91,4 @@ def test_false_alarms_are_under_one_in_a_hundred(runs: int, spread: float, limit
         return np.exp(random.normal(0, spread, runs)) * far_off
 
     alarms = sum(p_value(draw() * (1 + limit), draw(), greater=True) < 0.01 for _ in range(1000))
-    assert alarms < 10 + 5  # of 1,000 drawn; 5: what so few vary by
+    assert alarms < 10 + 5  # of 1,000 samples, with a tolerance of 5 for chance

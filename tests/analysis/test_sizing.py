@@ -1,4 +1,4 @@
-"""Sizes by hand: chunks for an overhead, and the overhead of each task run."""
+"""Chunk sizes for an overhead, and the overhead of task runs, calculated by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A = "tcp://10.0.0.1:4000"
 
 
 def ran(key: str, begin: float, end: float, **values: Any) -> tuple[Any, ...]:
-    """A task run that holds its thread 0.125 s before and after its function."""
+    """Return a task run that holds its thread for 0.125 s before and after its function."""
     usual = {"state": "memory", "thread": 7, "disk_read": 0.0, "deserialize": 0.0}
     usual |= dict.fromkeys(("received", "ready"), T + begin - 0.25)
     usual |= {"executing": T + begin, "timestamp": T + begin + 0.125, "done": T + end}
@@ -34,7 +34,7 @@ def written(path: Path, *rows: tuple[Any, ...], **more: Any) -> TraceAnalyser:
 
 
 def test_chunks_for_an_overhead(tmp_path: Path) -> None:
-    """Tasks of 1 s that hold their thread 0.25 s longer, one right after the other."""
+    """Consecutive tasks of 1 s hold their thread 0.25 s longer."""
     rows = [ran(f"f-{i}", 1.25 * i, 1.25 * i + 1.25, size=2_000_000) for i in range(8)]
     analyser = written(tmp_path, *rows)
     (found,) = analyser.chunk_sizing(0.05).to_dict("records")
@@ -57,11 +57,11 @@ def test_overhead_of_each_run(tmp_path: Path) -> None:
     ]
     rows = [
         ran("f-0", 0.0, 1.5),
-        # Runnable from 1 s, its thread free from 1.5 s, its inputs there after 0.5 s of transfer.
+        # Runnable from 1 s, thread free from 1.5 s, and inputs available after 0.5 s of transfer.
         ran("f-1", 3.0, 4.0, received=T + 2.25, ready=T + 2.75),
-        # Runnable (received) 0.25 s before it began, long after its thread was free.
+        # Runnable (received) 0.25 s before its start, long after its thread was free.
         ran("f-2", 8.0, 9.0, disk_read=0.0625, deserialize=0.0625),
-        ran("f-3", 8.5, 9.0, thread=8),  # the first run of its thread
+        ran("f-3", 8.5, 9.0, thread=8),  # the first task run on its thread
         ran("f-4", 9.0, 10.0, thread=None),  # a coroutine
         ran("f-5", 10.0, 11.0, executing=None, received=None, ready=None, done=None),
     ]

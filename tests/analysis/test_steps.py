@@ -1,4 +1,4 @@
-"""Steps of the pipeline in the analysis: which task belongs to which, and tables by step."""
+"""Steps of the pipeline in the analysis: attribution of tasks, and tables by step."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ T = 1.7e9
 LOAD, SUM, REST = (
     f"{name}-{digit * 32}" for name, digit in (("load", "a"), ("sum", "b"), ("x", "c"))
 )
-#: Stimuli of graphs that came in the step "fit", and in none.
+#: Stimuli of graphs that were submitted in the step "fit", and in no step.
 FIT, NONE = lined_runs.FIRST, lined_runs.SECOND
 
 
 def write_run(directory: Path, runs: Sequence[tuple[Any, float, float, str]]) -> None:
-    """Write runs: key, start, seconds, and the graph that each came with."""
+    """Write task runs: key, start, seconds, and graph."""
     lined = [(key, [], start, seconds, graph) for key, start, seconds, graph in runs]
     lined_runs.write_run(directory, lined, step=("fit",), input_size=1_000_000)
 
 
 @pytest.fixture
 def analyser(tmp_path: Path) -> TraceAnalyser:
-    """Ten task runs: 4 built in "load", 3 of unknown layers in a graph of "fit", 3 of nothing."""
+    """Write ten task runs: 4 built in "load", 3 of unknown layers in a graph of "fit", 3 others."""
     runs: list[tuple[Any, float, float, str]] = [((LOAD, n), n, 1.0, FIT) for n in range(4)]
     runs += [((SUM, n), 4.0 + n, 2.0, FIT) for n in range(3)]
     runs += [((REST, n), 10.0 + 4 * n, 4.0, NONE) for n in range(3)]
@@ -92,7 +92,7 @@ def test_every_table_groups_by_step(analyser: TraceAnalyser) -> None:
     imbalance = analyser.imbalance(by="step").set_index("Step")["Num Tasks (chunks)"]
     assert imbalance.to_dict() == counts
     assert analyser.processed_tasks(by="step").set_index("Step")["Total"].to_dict() == counts
-    # Tables of task runs end in their step.
+    # The last column of tables of task runs is their step.
     in_steps = {"load": 4, "fit": 3, np.nan: 3}
     tables = analyser.per_task_status(), analyser.per_task_bottleneck(), analyser.processed_tasks()
     for table in (*tables, analyser.critical_path(), analyser.stragglers()):
@@ -102,7 +102,7 @@ def test_every_table_groups_by_step(analyser: TraceAnalyser) -> None:
 
 
 def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
-    # Of one function three of four seconds are in a step, and all of another's; a third has none.
+    # Three of four seconds of a function are in a step, all of another one, and none of a third.
     keys = [("fit", n) for n in range(4)] + [("load", 0), ("x", 0)]
     write_run(
         tmp_path, [(key, n, 1.0, FIT if n in (0, 1, 2, 4) else NONE) for n, key in enumerate(keys)]
@@ -162,7 +162,7 @@ Rows = list[tuple[int, int, int]]
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 4), st.integers(-1, 21))))
 def test_step_of_a_layer_against_a_search(built: Rows, wanted: Rows) -> None:
-    # At one time a client builds a layer in one step.
+    # A client builds a layer in only one step.
     built = list({(layer, time): (layer, step, time) for layer, step, time in built}.values())
 
     def search(layer: int, computed: int, arrival: int) -> int:
@@ -183,6 +183,6 @@ def test_step_of_a_layer_against_a_search(built: Rows, wanted: Rows) -> None:
 def test_a_layer_inherits_the_nearest_step_that_was_fused_into_it() -> None:
     derived = {10: [11], 11: [1, 2], 20: [3], 30: [30, 31], 31: [30]}
     built = {1: 100, 2: 200, 3: 300}
-    # 11 and 1 were fused into 10; 3 has tasks of its own; 30 and 31 go round in circles.
+    # 11 and 1 were fused into 10; 3 has its own tasks; 30 and 31 form a cycle.
     assert inherited_steps(derived, built, ran={10, 20, 3, 30}) == {10: 100}
     assert inherited_steps(derived, built, ran={10, 11, 1}) == {11: 200}

@@ -1,4 +1,4 @@
-"""Stragglers: planted ones with their causes, and a naive search on random runs."""
+"""Stragglers: planned ones with causes, and a naive search on random runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ W = "worker-node1-"
 
 
 class Cluster:
-    """Workers that each work off their tasks one by one, in threads as many as they need."""
+    """Workers with consecutive tasks, on as many threads as needed."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ class Cluster:
         self.count = 0
 
     def run(self, seconds: float, worker: int = 0, host: str = "node1", **values: Any) -> None:
-        """Run a task of function f: all of its thread's time is the function's, on the CPU."""
+        """Run a task of function f, which uses the CPU for all of its thread's time."""
         place = (host, worker)
         begin = self.now.get(place, T)
         values = {"key": f"f-{self.count}", "duration": seconds, "cpu": seconds, **values}
@@ -61,7 +61,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def healthy(cluster: Cluster, count: int = 20, **values: Any) -> None:
-    """Run tasks of 1 s, give or take 0.05 s."""
+    """Run tasks of 1 s, plus or minus 0.05 s."""
     for number in range(count):
         cluster.run(1.0 + (number % 3 - 1) * 0.05, **values)
 
@@ -103,12 +103,12 @@ def test_the_first_run_on_a_worker(tmp_path: Path) -> None:
         two.run(4.0, worker)
         healthy(two, worker=worker)
     assert two.causes() == ["first run on that worker"] * 2
-    # Dask gives the thread to the next task before it knows the outcome of the one before.
+    # Dask gives the thread to the next task before it knows the outcome of the previous one.
     follows.run(1.0, done=T + 1.0002)
     follows.run(5.0)
     healthy(follows)
     assert follows.causes() == ["computed longer"]
-    # The first run of another layer is not the first on its worker.
+    # The first task run of another layer is not the first one on its worker.
     layer(layers, 0, *[1.0] * 10)
     layer(layers, 1, 5.0, *[1.0] * 10)
     assert layers.causes() == ["computed longer"]
@@ -117,9 +117,10 @@ def test_the_first_run_on_a_worker(tmp_path: Path) -> None:
 def test_a_larger_input(tmp_path: Path) -> None:
     one, several = Cluster(tmp_path / "one"), Cluster(tmp_path / "several")
     healthy(one, input_size=1_000_000)
-    one.run(4.5, input_size=4_000_000)  # grown as its input
+    one.run(4.5, input_size=4_000_000)  # in proportion to its input
     one.run(9.5, input_size=4_000_000)  # more than that
-    # The function takes eight times as long on inputs twice as large; one run takes longer still.
+    # The function takes eight times as long for inputs of twice the size; one task run takes
+    # longer.
     healthy(several, 30, input_size=1_000_000)
     for seconds in (*[8.0] * 6, 20.0):
         several.run(seconds, input_size=2_000_000)
@@ -131,13 +132,13 @@ def test_a_larger_input(tmp_path: Path) -> None:
 
 
 def layer(cluster: Cluster, number: int, *seconds: float, **values: Any) -> None:
-    """Run a layer of the graph, tasks of function f: they take these seconds."""
+    """Run a layer with tasks of function f that take these seconds."""
     for chunk, length in enumerate(seconds):
         cluster.run(length, key=(f"f-{number:032x}", chunk), **values)
 
 
 def test_a_straggler_of_its_layer(cluster: Cluster) -> None:
-    # The mean of x, of x ** 2, and of x ** 3, the third with inputs read back from disk.
+    # The mean of x, of x ** 2, and of x ** 3, the third one with unspilled inputs.
     for number, seconds in enumerate((1.0, 1.2, 9.0)):
         layer(cluster, number, *[seconds] * 10)
     layer(cluster, 3, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0)
@@ -240,7 +241,8 @@ def test_slowness_against_loops(runs: list[tuple[int, int, int]]) -> None:
             assert np.isnan(slowness.median_elsewhere[pair])
             continue
         assert slowness.median_elsewhere[pair] == median(others)
-        # The statistic of Mann and Whitney: how many of all pairs the run here is slower in.
+        # Statistic of Mann and Whitney: the number of pairs in which the run on this worker is
+        # slower.
         wins = sum((h > t) + (h == t) / 2 for h in here for t in there)
         n, m = len(here), len(there)
         z = (wins - n * m / 2) / (n * m * (n + m + 1) / 12) ** 0.5

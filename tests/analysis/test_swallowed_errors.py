@@ -1,4 +1,4 @@
-"""Functions that log an error and return None are found; those that only look alike are not."""
+"""Functions that log an error and return None are found, and similar ones are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dasfprof.schema.tasks import COMPUTE, LOG_RECORD
 
 
 def found(directory: Path, types: list[str | None], logged: list[int]) -> list[dict[str, Any]]:
-    """Diagnose a run of tasks of one function: their results' types, and which logged an error."""
+    """Diagnose a run of one function from the types of its results and its logged errors."""
 
     def of(place: int) -> dict[str, Any]:
         return {"timestamp": T + place, "key": f"f-{place}", "run_id": place}
@@ -46,7 +46,7 @@ def test_all_or_some_results_are_none(tmp_path: Path) -> None:
 
 
 def test_those_that_look_alike(tmp_path: Path) -> None:
-    # None without an error; an error with a result; an error that Dask knows of.
+    # None without an error; an error with a result; an error that Dask knows.
     assert found(tmp_path / "a", ["NoneType"] * 4, []) == []
     assert found(tmp_path / "b", ["int", "NoneType"], [0]) == []
     assert found(tmp_path / "c", [None, "NoneType"], [0]) == []

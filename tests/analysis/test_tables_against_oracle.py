@@ -24,11 +24,11 @@ from dasfprof.schema.events import CompleteEvent, Event
 
 Owner = tuple[str, str]
 
-#: Columns of which events like DASF's tell nothing.
+#: Columns that are unknown with events like DASF's.
 UNTOLD = ("CPU (s)", "Waiting for CPU (s)", "Blocked (s)", "Waiting for storage (s)")
 UNTOLD += ("Deserialising (s)", "Garbage Collection (s)", "Serialising (s)")
 
-#: Multiples of an eighth: sums are exact, and equal in whatever order.
+#: Multiples of an eighth, whose sums are exact in any order.
 _seconds = st.integers(0, 64).map(lambda eighths: eighths / 8)
 _keys = st.sampled_from(
     ["load-1", "load-2", f"sum-{'1f' * 16}", f"('sum-{'2e' * 16}', 0)", "('mean', 1)", "x"]
@@ -53,7 +53,7 @@ def tasks_of(events: Sequence[Event]) -> list[CompleteEvent]:
 
 
 def input_size(event: CompleteEvent, events: Sequence[Event]) -> float:
-    """Sum the dependencies' sizes as of the last run that ended in memory; NaN if one has none."""
+    """Return the sum of the dependencies' last known sizes, or NaN if one is unknown."""
     total = 0.0
     for key in event.args["dependencies"]:
         runs = [run for run in tasks_of(events) if run.args["key"] == key]
@@ -65,9 +65,9 @@ def input_size(event: CompleteEvent, events: Sequence[Event]) -> float:
 
 
 def gpu_mean(runs: list[CompleteEvent], owner: Owner, events: Sequence[Event], arg: str) -> float:
-    """Average a reading over the time of task runs, a sixteenth of a second at a time.
+    """Return the mean of a sample over the time of task runs, in steps of a sixteenth of a second.
 
-    A reading holds until the next one, if that follows within three usual distances or a second.
+    A sample holds until the next one, if that follows within three usual intervals or a second.
     """
     readings = [
         event for event in events if event.name == "Resource Usage" and event.process_id == owner[0]
@@ -136,7 +136,7 @@ def expected_tasks(events: Sequence[Event]) -> list[tuple[Any, ...]]:
         size, at = pytest.approx(event.args["size"] / 1e6), event.timestamp - begin
         figures = event.duration, share, size, event.args["state"], at
         rows.append((*owner_of(event), key, key_split(key), *figures))
-    # Longest first; of equal ones the earlier first, then by host and worker.
+    # Longest first. Equal ones are in order of start, host and worker.
     return sorted(rows, key=lambda row: (-row[4], row[8], row[0], row[1]))
 
 
@@ -183,7 +183,7 @@ def test_tables_equal_the_oracle(events: list[Event]) -> None:
 
 
 def compare_in_groups(rows: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> None:
-    """Compare rows in order; those that are equal in all that orders them, in any order."""
+    """Compare rows in order; rows with equal sort keys may be in any order."""
 
     def groups(table: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return [(row[4], row[8], row[0], row[1]) for row in table]
@@ -195,7 +195,7 @@ def compare_in_groups(rows: list[tuple[Any, ...]], expected: list[tuple[Any, ...
 
 
 def check_run_ids(tasks: pd.DataFrame) -> None:
-    """Runs of one key count from 0 in the order of their start."""
+    """Assert that runs of a key are numbered from 0 in order of start."""
     for _, runs in tasks.groupby("Task Key"):
         ordered = runs.sort_values("Run ID")
         assert ordered["Run ID"].tolist() == list(range(len(runs)))

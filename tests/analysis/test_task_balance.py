@@ -1,4 +1,4 @@
-"""The table of tasks in memory against tables computed by hand."""
+"""The table of tasks in memory, compared with tables by hand."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_a_worker_that_left_holds_nothing_until_it_is_back(tmp_path: Path) -> No
         plugin.write((MANAGED_MEMORY, rows))
 
     life("tcp://10.0.0.1:4001", {0.0: 5})
-    life("tcp://10.0.0.1:4002", {3.5: 2, 6.0: 3})  # the nanny started it again, of the same name
+    life("tcp://10.0.0.1:4002", {3.5: 2, 6.0: 3})  # the nanny restarted it with the same name
     life("tcp://10.0.0.1:4003", {0.0: 1, 5.0: 4}, name=1)
-    # Two leave as the run ends: what they held then is not lost to the table.
+    # Two workers leave at the end of the run, and their results count in the table.
     removed = [
         row(WORKER_REMOVED, timestamp=1.7e9 + at, worker=f"tcp://10.0.0.1:400{n}", reason="close")
         for n, at in ((1, 1.5), (2, 6.25), (3, 6.25))

@@ -1,4 +1,4 @@
-"""Status durations: they sum to the whole, mean what they say, and survive what is missing."""
+"""Status durations: they add up, match their definitions, and allow for missing times."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dasfprof.analysis.run.task_runs import clock_offsets
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 
-#: A run whose stages take 1, 2, 3, ... binary fractions of a second, so that sums are exact.
+#: Task run whose stages take binary fractions of a second, so that sums are exact.
 WHOLE: dict[str, Any] = {
     **{"key": "f-1", "scheduler_waiting": 0.0, "queued": 1.0, "sent": 3.0, "received": 3.5},
     **{"ready": 4.5, "executing": 8.5, "start": 8.75, "duration": 16.0, "done": 25.0},
     "known": 25.5,
 }
-#: Times that only a worker knows.
+#: Times that only workers record.
 UNSEEN = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
 
 
@@ -35,10 +35,10 @@ def by_hand(*runs: dict[str, Any], **options: Any) -> pd.DataFrame:
     ("changes", "scheduler", "seconds"),
     [
         ({}, True, [1.0, 2.0 + 0.5 + 4.0, 1.0 + 0.25, 16.0, 0.75]),
-        # It is sent at once, and thus runnable then.
+        # It is assigned at once, and so runnable then.
         ({"queued": np.nan}, True, [3.0, 0.5 + 4.0, 1.25, 16.0, 0.75]),
         ({}, False, [np.nan, 4.0, 1.25, 16.0, 0.25]),
-        # Without the worker's file preparing counts as queueing.
+        # Without the worker's file, preparing counts as queueing.
         ({**UNSEEN, "source": "scheduler"}, True, [1.0, 2.0 + 5.75, np.nan, 16.0, 0.75]),
         ({**dict.fromkeys(TASK_TIMES, np.nan), "start": 1.0}, False, [*[np.nan] * 3, 16.0, np.nan]),
         # The scheduler released it; it ended on its worker.
@@ -55,7 +55,8 @@ def test_each_stage_counts_for_its_status(changes: Any, scheduler: bool, seconds
 
 
 def test_what_the_scheduler_was_told_of_a_run_fits_between_its_own_times() -> None:
-    # Dask's estimate of the worker's clock is off by ten seconds, and by more the other way.
+    # Dask's estimate of the worker's clock is wrong by ten seconds, or by more in the other
+    # direction.
     runs = [{**WHOLE, **UNSEEN, "source": "scheduler", "start": at} for at in (18.75, -20.0)]
     runs[1]["key"] = "f-2"
     table = by_hand(*runs).set_index("Task Key")
@@ -86,14 +87,14 @@ def shifted(seconds: float, run: dict[str, Any] = WHOLE, **more: Any) -> dict[st
 
 
 def test_a_clock_is_put_right_by_what_must_come_after_what() -> None:
-    # 0.5 s from sending to receiving, 0.5 s from done to known: the midpoint is the truth.
+    # 0.5 s from assignment to receipt, and 0.5 s from done to known: the midpoint is right.
     trace = made_trace([shifted(100.0)])
     assert clock_offsets(trace).tolist() == [100.0, 0.0]
     assert TraceAnalyser(trace).per_task_status()[STATUSES].equals(by_hand(WHOLE)[STATUSES])
 
 
 def test_workers_of_one_boot_share_a_clock() -> None:
-    # The first alone would be off by -0.25 s; the second's bounds are tighter.
+    # The first pair alone would be wrong by -0.25 s; the second has tighter bounds.
     runs = [shifted(8.0, worker_id=0, sent=2.0), shifted(8.0, key="f-2", worker_id=1)]
     alone = made_trace(runs, workers=[{}, {}])
     together = made_trace(runs, workers=[{"boot_id": "b"}, {"boot_id": "b"}])
@@ -102,10 +103,10 @@ def test_workers_of_one_boot_share_a_clock() -> None:
 
 
 def test_bounds_of_clocks() -> None:
-    # Workers of the scheduler's boot have its clock.
+    # Workers with the scheduler's boot id have its clock.
     same = made_trace([shifted(0.25)], workers=[{"boot_id": "scheduler's"}])
     assert clock_offsets(same).tolist() == [0.0, 0.0]
-    # One bound moves a clock no further than it says.
+    # A single bound only moves a clock as far as needed.
     for shift, offset in ((-4.0, -3.5), (4.0, 0.0)):
         assert clock_offsets(made_trace([{**shifted(shift), "known": np.nan}]))[0] == offset
 

@@ -1,4 +1,4 @@
-"""Time accounting: every thread-second once, by hand, by an oracle, and on real clusters."""
+"""Time accounting counts all thread time once: by hand, with an oracle, and on real clusters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def accounts(trace: Trace, by: Any = "cluster") -> dict[str, float]:
 
 
 def test_a_union_of_time_ranges_by_hand() -> None:
-    # The second range is within the first, the third touches it, and the last is apart.
+    # The second range is within the first, the third touches it, and the last is separate.
     begins, ends = union(np.array([5.0, 0.0, 1.0, 9.0]), np.array([7.0, 5.0, 2.0, 10.0]))
     assert (begins.tolist(), ends.tolist()) == ([0.0, 9.0], [7.0, 10.0])
 
@@ -55,7 +55,7 @@ def test_one_task_on_one_thread_by_hand() -> None:
 
 
 def test_a_thread_goes_from_one_run_to_the_next_within_a_moment() -> None:
-    """How many threads the worker has is not known: no two of its runs were side by side."""
+    """The number of threads is unknown, and no two of its task runs were parallel."""
     runs = [
         stages("f-1", 0.0, 0, 0, 0, 0, 4.0, 0, 0),
         stages("f-2", 0.0, 0, 0, 4.0, 0, 5.0, 0, 0),
@@ -76,11 +76,11 @@ def test_what_a_killed_worker_ran_is_told_apart() -> None:
     lost |= {"start": 1.0, "stop": 2.5, "lost": True}
     taken = {"key": "f-2", "worker_id": 0, "scheduler_waiting": 3.0, "sent": 3.0, "known": 7.0}
     life = {"first_seen": 0.0, "last_seen": 5.0, "left": 8.0}
-    # The scheduler hears of the lost one's end half a second after it.
+    # The scheduler learns of the lost task's end half a second later.
     assert accounts(made_trace([], workers=[life], scheduler_only=[lost, taken])) == {
         "Running (CPU time not recorded)": 1.5,
         "Waiting for scheduler": 0.5,
-        # Nothing tells when the worker took the lost one in.
+        # It is unknown when the worker received the lost task.
         "Not recorded": 1.0 + 4.0,
         "Waiting for client": 1.0,
     }
@@ -114,11 +114,11 @@ def test_functions_share_what_is_busy() -> None:
     assert table["Share (%)"].tolist() == [20.0, 60.0, 20.0, 100.0, 100.0]
 
 
-# --- an oracle that looks at every quarter of a second --------------------------------------------
+# --- an oracle for each quarter of a second -------------------------------------------------------
 
 
 def oracle(made: dict[str, Any]) -> dict[str, float]:
-    """Classify the threads of each worker in each quarter of a second, one by one."""
+    """Return the categories of each worker's threads in each quarter of a second."""
     seconds: dict[str, float] = defaultdict(float)
     tasks, taken = made["tasks"], made["scheduler_only"]
     for run in tasks:
@@ -197,7 +197,7 @@ def status_at(made: dict[str, Any], number: int, now: float, begin: float) -> st
     if not samples:
         return ""
     last = max(samples, key=operator.itemgetter("time"))
-    # Of samples at one time the last counts.
+    # The last of several samples at the same time counts.
     last = [sample for sample in samples if sample["time"] == last["time"]][-1]
     return "Worker paused" if last["state"] == "paused" else ""
 
@@ -224,9 +224,9 @@ def nap(seconds: float, *inputs: Any) -> float:
 
 @pytest.fixture(scope="module")
 def real_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, float]:
-    """A chain of naps, then a second without work, then naps for both threads.
+    """Record a chain of naps, then a second without work, then naps for both threads.
 
-    Gives the directory, the seconds that tasks were there, and those that the client slept.
+    Returns the directory, the seconds with tasks, and the seconds that the client slept.
     """
     directory = tmp_path_factory.mktemp("run")
     with (
@@ -261,7 +261,7 @@ def test_real_threads_times_seconds(real_run: tuple[Path, float, float], missing
     sums = [table["Thread Time (s)"].sum() for table in tables.values()]
     assert sums == pytest.approx([sums[0]] * 4, abs=1e-9)
     if missing == "no":
-        # No task's fact is earlier than the worker's first: what is seen there is its life.
+        # No time of a task is before the worker's first event, which is when it joined.
         assert sums[0] == pytest.approx(lifetime(trace), abs=1e-3)
     assert all((table["Thread Time (s)"] >= 0).all() for table in tables.values())
 
@@ -270,7 +270,7 @@ def test_planted_causes_are_found(real_run: tuple[Path, float, float]) -> None:
     directory, worked, slept = real_run
     trace = Trace.from_database(directory)
     found = accounts(trace)
-    # Of two threads one idles while the other runs the chain, and both while the client sleeps.
+    # One of two threads is idle while the other runs the chain, and both while the client sleeps.
     assert found["Waiting for client"] >= 2 * slept * 0.9
     assert 10 * 0.1 * 0.9 <= found["No runnable tasks"] <= 2 * worked - 10 * 0.1 - 4 * 0.3
     running = found["Blocked"] + found["Computing"] + found.get("Waiting for CPU", 0.0)
@@ -278,7 +278,7 @@ def test_planted_causes_are_found(real_run: tuple[Path, float, float]) -> None:
     assert found["Computing"] < 0.5
     status = TraceAnalyser(trace).per_task_status()
     naps = status[status["Function"] == "nap"]
-    # Two of the four naps wait for another. A total is between the scheduler's own two times.
+    # Two of the four naps wait for a thread. A total is between two times of the scheduler.
     assert (naps["Running (s)"] >= 0.29).all()
     assert naps["Inqueue (s)"].sum() >= 2 * 0.3 - 0.05
     times = trace.tasks["known"] - trace.tasks["scheduler_waiting"]

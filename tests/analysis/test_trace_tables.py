@@ -1,4 +1,4 @@
-"""`Trace`: what workers and the scheduler recorded, joined, and notes on what is missing."""
+"""`Trace`: joined records of workers and scheduler, and data notes about missing records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_scheduler_and_worker_join_on_key_run_and_worker(tmp_path: Path) -> None
         scheduled(key, 9, B, 5.5, queued=T + 5.25, priority_order=4, annotations={"step": "a"}),
         scheduled(key, 7, A, -0.5, state="released"),
         scheduled("other-1", 7, A, 3.5, exception="no", state="erred"),
-        scheduled(key, 8, B, 1.5),  # never there: it was stolen, and ran on the other
+        scheduled(key, 8, B, 1.5),  # never on this worker: it was stolen, and ran on the other one
     ]
     scheduler(tmp_path, runs)
     trace = Trace.from_database(tmp_path)
@@ -154,7 +154,7 @@ def test_clocks_of_dasf_are_moved_to_unix_time(tmp_path: Path) -> None:
     events = [
         compute("f-1", 100.0, 1.0, "w", host="a"),
         compute("f-2", 5000.0, 1.0, "w", host="b"),
-        # The median tells: one reading was taken as the clock was being set.
+        # The median counts, because the clock was set during one sample.
         *(usage(99.0 + n, host="a", time=T + 99.0 + n) for n in range(3)),
         usage(102.0, host="a", time=T + 3600),
         usage(5000.0, host="b", time=T + 101),
@@ -230,7 +230,7 @@ def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [record, write_as_dasf])
 def test_files_that_tell_little(tmp_path: Path, write: Any) -> None:
-    """Files of DASF know durations of tasks, and readings of a process that is not a worker."""
+    """Files of DASF have durations of tasks, and samples of a process that is not a worker."""
     events: list[Event] = [compute(f"f-{at}", T + at, 1.0, "w") for at in (0, 1, 3)]
     reading = usage(T, **{"host_net_io.read_size": 2e6, "cpu": "x"})
     analyser = TraceAnalyser(write(tmp_path / "run", [*events, reading]), progress=False)
@@ -255,7 +255,7 @@ def test_files_that_tell_little(tmp_path: Path, write: Any) -> None:
 
 
 def test_a_host_of_one_address_has_one_name(tmp_path: Path) -> None:
-    """The scheduler knows a worker without files by its host's address alone."""
+    """The scheduler only knows the host's address of a worker without files."""
     Plan([Task("f-0", 0, 0.0, 1.0)], threads=1).write(tmp_path)
     for path in tmp_path.glob("*-1-4001.msgpack"):
         path.unlink()

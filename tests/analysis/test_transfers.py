@@ -1,4 +1,4 @@
-"""Transfers by pair, function and time: by hand, and random ones against loops."""
+"""Transfers by pair, function and time: by hand, and random ones compared with naive loops."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def analyser(tmp_path: Path) -> TraceAnalyser:
     runs = [ran("load-1", 30_000_000), ran("load-2", 10_000_000), ran("sum-1", 8)]
     to_a = [
         moved(1.0, B, ["load-1", "load-2"], 40_000_000),
-        moved(2.0, B, ["load-1"], 30_000_000),  # again: it had been released meanwhile
-        moved(3.0, B, ["load-2"], 10_000_000, state="busy"),  # did not come
-        moved(4.0, C, ["far-1", "sum-1"], 1_000_000),  # nobody tells how large far-1 is
+        moved(2.0, B, ["load-1"], 30_000_000),  # repeated, because it had been released meanwhile
+        moved(3.0, B, ["load-2"], 10_000_000, state="busy"),  # failed
+        moved(4.0, C, ["far-1", "sum-1"], 1_000_000),  # the size of far-1 is unknown
     ]
     to_b = [moved(2.5, A, ["load-1"], 30_000_000, duration=3.0)]
     end = [row(CLOCK, timestamp=T + 6)]
@@ -65,7 +65,7 @@ def test_by_function(analyser: TraceAnalyser) -> None:
     assert table.loc["load", "Share of Size (%)"] == pytest.approx(100 * 100 / 101)
     shared = table.loc[["far", "sum"], ["Size (MB)", "Deserialize (s)"]]
     assert shared.to_numpy().tolist() == [[0.5, 0.0625]] * 2  # evenly
-    # Of a recording that did not know.
+    # From a recording without this fact.
     assert table["Serialize (s)"].isna().all()
 
 
@@ -114,7 +114,7 @@ def test_random_messages(messages: list[tuple[Any, ...]]) -> None:
     seen: set[str] = set()
     of_functions: dict[str, float] = defaultdict(float)
     weights = {"f-1": 100, "f-2": 300}
-    # Rows come file by file, those of one file in their order; earlier starts count first.
+    # Rows are in order of files, and in a file in order of writing; earlier starts count first.
     ordered = sorted(enumerate(messages), key=lambda item: (item[1][0], item[1][5], item[0]))
     for _, (_, _, source, keys, size, target) in ordered:
         expected[labels[source], f"worker-node1-{target}"] += size

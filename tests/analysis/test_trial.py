@@ -1,4 +1,4 @@
-"""What a trial reports about seconds and results: no gain by chance, and no equal that differs."""
+"""Reports of trials about seconds and results: no time saved by chance, and no wrong equality."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dasfprof.handles.trial.trial import as_parameter, given_value
 # --- seconds --------------------------------------------------------------------------------------
 
 
-#: Seconds of a program that one change makes faster.
+#: Seconds of a program with one change that makes it faster.
 SLOW, FAST = np.array([11.4, 11.5, 11.6]), np.array([2.5, 2.6, 2.7])
 
 
 def test_kinds_of_gains_and_their_intervals() -> None:
     gain = judge_gain(SLOW, FAST)
     assert (gain.kind, gain.pairs) == ("gained", 3)
-    # Both vary by 0.1 (standard deviation): the error has 4 degrees of freedom, whose t is 2.776.
+    # Both have a standard deviation of 0.1. With 4 degrees of freedom, t is 2.776.
     off = 2.776 * 0.1 * np.sqrt(2 / 3)
     assert (gain.low, gain.high) == pytest.approx((8.9 - off, 8.9 + off), rel=1e-3)
     assert gain.text.startswith("Saved 8.9 s of 11.5 s (95 %: 8.67 s to 9.13 s; 3 pairs of runs")
@@ -62,7 +62,7 @@ def test_the_seconds_of_a_run(calls: Any, seconds: float, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("changes", "far_off"), [(1, 1.0), (4, 1.3)])
 def test_chance_makes_no_gain_in_99_of_100(changes: int, far_off: float, request: Any) -> None:
-    """Sides are alike, looked at again and again; a tenth of the runs may be longer than others."""
+    """Sides are equal and compared repeatedly; a tenth of the runs may be longer than others."""
     count = 600 if request.config.getoption("--long") else 100
     random, wrong = np.random.default_rng(1), 0
     for _ in range(count):
@@ -74,12 +74,12 @@ def test_chance_makes_no_gain_in_99_of_100(changes: int, far_off: float, request
             if kind != "cannot tell":
                 wrong += kind in ("gained", "lost")
                 break
-    # Of 100, 2; of 600, 12. At 1 %, more than these are met once in 12, and once in 100 times.
+    # Limits are 2 of 100 and 12 of 600. At 1 %, chance exceeds them once in 12, and in 100 times.
     assert wrong <= 0.02 * count
 
 
 def test_six_pairs_tell_of_one_change_among_four() -> None:
-    """Of 924 ways to share out 12 runs a permutation test says 0.2 % at best, 16 times 3.5 %."""
+    """With 924 splits of 12 runs, a permutation test gives at least 0.2 %, times 16: 3.5 %."""
     before = np.array([3.42, 2.64, 2.88, 2.69, 3.06, 2.79])
     after = np.array([1.36, 1.28, 1.3, 1.37, 1.88, 1.67])
     gain = judge_gain(before, after, tests=4)
@@ -87,7 +87,7 @@ def test_six_pairs_tell_of_one_change_among_four() -> None:
     assert judge_gain(before, after).test == "permutation test"
 
 
-# --- what is printed and returned -----------------------------------------------------------------
+# --- printed and returned values ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_six_pairs_tell_of_one_change_among_four() -> None:
         (["", ""], "", "equal"),
         (["mean 0.1234567891", "mean 0.1234567899"], "mean 0.1234567880", "equal"),
         (["mean 0.12", "mean 0.12"], "mean 0.13", "differ"),
-        # A count is another one, however little that is.
+        # Counts differ however small the difference is.
         (["rows 10000000", "rows 10000000"], "rows 10000001", "differ"),
         (["a\n", "a\n"], "a\nb\n", "differ"),
         (["took 1.5 s", "took 1.6 s"], "took 0.7 s", "not comparable"),
@@ -161,7 +161,7 @@ def test_promises_are_shown_unless_time_was_lost(after: Any, kind: str, promised
 
 
 def test_a_promise_is_what_the_change_removed() -> None:
-    """A finding that is also new for another function was not fixed."""
+    """A finding that appears for another function was not fixed."""
     changes = [
         ChangedFinding("gone", "tasks-too-small", "load", "Tasks are small.", 9.0, np.nan, None),
         ChangedFinding("new", "tasks-too-small", "parse", "Tasks are small.", np.nan, 11.0, None),

@@ -1,4 +1,4 @@
-"""What tuning foretells and says: cores that workers share, profiles, and no advice by chance."""
+"""Tuning: predictions for workers that share cores, profiles, and no advice by chance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dasfprof.handles.trial.tuning import Tuner, _Candidate
 
 
 def task(number: int, worker: int, start: float, stop: float, cpu: float) -> dict[str, Any]:
-    """Give a run without any latency; all came at the begin."""
+    """Return a task run without latency; all are submitted at the start."""
     times = {"scheduler_waiting": 0.0, "sent": start, "received": start, "ready": start}
     times |= {"executing": start, "start": start, "done": stop, "known": stop}
     about = {"worker_id": worker, "duration": stop - start, "cpu": cpu}
@@ -41,7 +41,7 @@ def task(number: int, worker: int, start: float, stop: float, cpu: float) -> dic
 
 
 def replay(cpu: float, cores: float = 2, **more: Any) -> HostReplay:
-    """Replay eight tasks of 1 s, which two workers of one thread took in turn."""
+    """Replay eight tasks of 1 s, which two workers with one thread ran in turn."""
     tasks = [task(n, n % 2, n // 2, n // 2 + 1, cpu) for n in range(8)]
     trace = made_trace(tasks, workers=[{"boot_id": "scheduler's"}] * 2)
     return HostReplay(Run.from_trace(trace), cores, **more)
@@ -52,12 +52,12 @@ def test_tasks_that_wait_gain_by_threads_and_those_that_compute_by_cores() -> No
     assert waits.obstacle == computes.obstacle == ""
     assert waits.wall(2, 1) == computes.wall(2, 1) == pytest.approx(4)
     assert waits.wall(2, 4) == pytest.approx(1, abs=0.1)
-    # 8 s of work on two cores, however many threads.
+    # 8 s of work on two cores, for any number of threads.
     assert computes.wall(2, 4) == pytest.approx(4, abs=0.1)
     assert computes.wall(1, 2) == pytest.approx(4, abs=0.1)
     assert computes.wall(1, 1) == pytest.approx(8, abs=0.1)
     assert replay(1.0, cores=8).wall(2, 4) == pytest.approx(1, abs=0.1)
-    # Half of each waits: the other half takes its share of the cores.
+    # Half of each task is waiting, and the other half shares the cores.
     assert replay(0.5).wall(2, 4) == pytest.approx(2.25, abs=0.4)
 
 
@@ -83,7 +83,7 @@ def test_the_clusters_that_a_host_has_room_for() -> None:
     assert in_gib(11.79 * 2**30) == "11.7 GiB"  # rounded down
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
 
 CHANGE = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "4 GiB"}
 
@@ -125,11 +125,11 @@ def test_what_gains_nothing_or_varies_is_not_advised() -> None:
     assert tuning(None).kind == "no result"
 
 
-# --- runs by turns --------------------------------------------------------------------------------
+# --- alternating runs -----------------------------------------------------------------------------
 
 
 class PlannedRuns(ProgramRuns):
-    """Runs that take what a plan says, the one after the other."""
+    """Program runs with planned durations."""
 
     def __init__(self, plan: Mapping[str, list[float]], place: Path) -> None:
         super().__init__(Program("program"), place, place, 3600.0, 1e-6)
@@ -150,6 +150,7 @@ def test_what_is_as_good_as_the_best_leaves_the_time_to_it(tmp_path: Path) -> No
     plan[PLAIN.how] = [2.0, 3.0, 2.5, 2.1, 2.8, 2.4]
     tuner = Tuner(PlannedRuns(plan, tmp_path))
     tuner._run_by_turns(candidates)
-    # As the program varies as it is, six pairs are the fewest that tell. Welch's t is 5.0, 6.0 and
-    # 8.9, p 0.036, 0.0089 and 0.00026: times four looks and three settings 0.44, 0.11 and 0.0032.
+    # With this variation of the program, at least six pairs are needed. Welch's t is 5.0, 6.0 and
+    # 8.9, and p is 0.036, 0.0089 and 0.00026. For four looks and three settings: 0.44, 0.11 and
+    # 0.0032.
     assert [len(one.done) for one in candidates] == [6, 3, 2]

@@ -1,4 +1,4 @@
-"""What is recorded of work under way becomes tables: the last of each task, with its stack."""
+"""Tables of work in progress: the last snapshot of each task, with its stack."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_stacks_are_those_of_their_own_file(tmp_path: Path) -> None:
     trace = Trace.from_database(tmp_path)
     frames = {f"f-{name}": (("f", f"{name}.py", line),) for name, line in (("a", 1), ("b", 2))}
     assert stacks_of(trace) == {**frames, "g-a": None, "g-b": None}
-    assert len(trace.stacks) == 2  # those that something refers to
+    assert len(trace.stacks) == 2  # those that are used
 
 
 def test_stacks_begin_with_other_stacks(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_stacks_begin_with_other_stacks(tmp_path: Path) -> None:
     assert stacks_of(trace) == {
         "a-0": (main,),
         "b-0": (main, call, ("g", "z.py", 1)),
-        "c-0": None,  # the stack that it begins with is lost
-        "d-0": (call,),  # damaged: it would be its own
+        "c-0": None,  # the parent of its stack is missing
+        "d-0": (call,),  # damaged: it would be its own parent
         "e-0": (main, call),
         "f-0": (main, call),
     }
@@ -65,7 +65,7 @@ def test_stacks_begin_with_other_stacks(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_end_the_scheduler_alone_knows_has_ended(tmp_path: Path) -> None:
-    """Its worker was killed before it had written that."""
+    """Its worker was killed before it wrote the end."""
     told = {"worker": "tcp://10.0.0.1:4000", "timestamp": T}
     ended = {"state": "memory", "start": T + 0.5, "stop": T + 1.5, "duration": 1.6}
     lost = {"state": "released", "start": None, "stop": None, "duration": 3.0}

@@ -1,4 +1,4 @@
-"""A run that did not end is called so, with its cause; one that ended, or was healthy, is not."""
+"""Unfinished runs are reported with their cause, and finished or healthy ones are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dasfprof.analysis.under_way.state import Cause
 
 
 def told(run: Hung, directory: Path) -> dict[str, dict[str, Any]]:
-    """Return what is found in a run, by rule, the first of each."""
+    """Return the findings of a run by rule, the first one of each."""
     found = run.write(directory).findings()
     against = refute(directory, found)
     assert not against, "\n".join(against)
@@ -31,7 +31,7 @@ def told(run: Hung, directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def unfinished(run: Hung, directory: Path, *unwanted: str) -> dict[str, Any]:
-    """Return the figures of the finding that a run did not end, which is the first one."""
+    """Return the figures of the finding about the unfinished run, which must be the first one."""
     findings = told(run, directory)
     assert next(iter(findings)) == "unfinished-run"
     assert findings.keys().isdisjoint(unwanted)
@@ -44,16 +44,16 @@ def seconds_of(analyser: TraceAnalyser) -> dict[str, float]:
     return dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
 
 
-#: What the scheduler tells as the client leaves with work unfinished, and when that is gone.
+#: States of the scheduler when the client leaves with unfinished work, and after its release.
 TAKEN = {"unfinished": 1, "occasion": "client-left", "client": PERSON}
 GONE: dict[str, Any] = {"unfinished": 0, "clients": []}
-#: Why it released tasks whose futures a client dropped, and that it knows of a result.
+#: Stimuli of a release of tasks whose futures a client dropped, and of a known result.
 DROPPED = {"known": 19.0, "state": "released", "why": "client-releases-keys-1"}
 DONE = {"state": "memory", "why": ENDED, **FIRST}
 
 
 def leaves(run: Hung, at: float, gone: float) -> list[tuple[float, dict[str, Any]]]:
-    """Return the scheduler's states of a run whose client leaves, and whose tasks are then gone."""
+    """Return the scheduler's states of a run whose client leaves, and whose tasks are released."""
     return [(at, {**run.states[0][1], **TAKEN}), (gone, GONE)]
 
 
@@ -84,7 +84,7 @@ def test_tasks_of_a_killed_scheduler_that_had_not_been_sent_were_submitted(tmp_p
     state = {"unfinished": 3, "tasks": {"f": {"no-worker": 3}}}
     run = Hung(states=[(2.0, state), (19.0, state)], closed=False)
     seconds = seconds_of(run.write(tmp_path))
-    assert abs(seconds["No runnable tasks"] - 40.0) < 0.01  # the graph came at 0
+    assert abs(seconds["No runnable tasks"] - 40.0) < 0.01  # the graph arrived at 0
     assert "Waiting for client" not in seconds
 
 
@@ -115,7 +115,7 @@ def test_what_a_client_gave_up_is_not_lost(tmp_path: Path, state: str, how: str)
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_errors_after_another_client_left(tmp_path: Path, closed: bool) -> None:
-    """The client that dropped them stays: an error a moment later is one that it may see."""
+    """The client that dropped them stays, so it may see an error a moment later."""
     run = hung(closed=closed)
     here, other = client(keys=("f-1",)), client("Client-2", 0)
     gone = {"occasion": "client-left", "client": "Client-2", "clients": [here, other]}
@@ -131,10 +131,10 @@ def test_errors_after_another_client_left(tmp_path: Path, closed: bool) -> None:
 @pytest.mark.parametrize(
     ("exception", "at", "client_left", "when"),
     [
-        # What SIGINT ended as the program ended was under way.
+        # Tasks that SIGINT ended at the end of the program were in progress.
         (SIGINT, 19.0, 19.002, "interrupted"),
-        ("ValueError('no 3')", 19.0, 19.002, None),  # because of which the client left
-        (SIGINT, 15.5, 19.0, None),  # a child, while the run went on
+        ("ValueError('no 3')", 19.0, 19.002, None),  # the reason why the client left
+        (SIGINT, 15.5, 19.0, None),  # a child, while the run continued
         ("OSError('closed')", 19.002, 19.0, "left"),  # when the client had left
     ],
 )
@@ -152,7 +152,7 @@ def test_what_ended_a_run_and_what_ended_with_it(
 
 
 def test_workers_that_close_before_their_client_has_left(tmp_path: Path) -> None:
-    """As on Ctrl-C in a terminal: what it waited for is what it waited for until then."""
+    """After Ctrl-C in a terminal, the tasks for which it waited are those until then."""
     worker = {"worker": ADDRESS, "name": 0, "threads": 2, "processing": 0, "keys": []}
     worker |= {"memory": 900, "memory_limit": 1000, "last_seen": T + 19}
     counts = {"unfinished": 1, "tasks": {"f": {"no-worker": 1}}}
@@ -169,7 +169,7 @@ def test_what_was_left_unfinished_on_purpose_is_no_grave_matter(tmp_path: Path) 
     run.open["f-1"] = {"since": 18.0}
     run.states = leaves(run, 19.9, 20.0)
     assert unfinished(run, tmp_path / "left")["severity"] == "medium"
-    # What was to be forgotten, and what the program's end cut off.
+    # Tasks that were to be forgotten, and tasks that the end of the program interrupted.
     run = hung(left=(20.0, "nanny-close"))
     run.open["f-1"] = {"since": 18.0}
     clients = [client(unfinished=0), client("fire-and-forget", 1)]
@@ -197,7 +197,7 @@ def test_futures_that_were_cancelled_while_the_run_went_on(tmp_path: Path) -> No
     ("end", "states", "more"),
     [
         (20.0, [(1.0, {"unfinished": 1}), (20.0, GONE)], {"open": {"g-1": {"at": 10.0, **FIRST}}}),
-        # Workers leave together; the last state is older than the last end, or says that all ended.
+        # Workers leave together. The last state is before the last end, or has no unfinished tasks.
         (19.5, [(1.0, {"unfinished": 1})], {"left": (20.0, "handle-worker-cleanup")}),
         (
             19.5,
@@ -219,7 +219,7 @@ def test_a_run_that_ended_has_none(end: float, states: Any, more: Any, tmp_path:
         (None, "released", "only worker left"),
         (-signal.SIGTERM, "released", "only worker left"),
         (-signal.SIGKILL, "released", "closed"),
-        # The scheduler gives a task up when it has lost as many workers as are allowed.
+        # The scheduler abandons a task when it has lost the allowed number of workers.
         (None, "erred", None),
     ],
 )
@@ -236,7 +236,7 @@ def test_one_worker_that_leaves_at_the_end_died_or_was_shut_down(
 
 @pytest.mark.parametrize(("ended", "severity"), [(19.0, "medium"), (5.0, "high")])
 def test_a_client_that_leaves_with_a_result(ended: float, severity: str, tmp_path: Path) -> None:
-    """As `next(as_completed(...))` does: it waited for what came, and left what did not."""
+    """Like `next(as_completed(...))`, it waited for one result and abandoned the others."""
     run = hung(waits_in="as_completed")
     run.open, run.ended = {"f-1": {"at": 18.0}}, [("g-1", 0.0, ended)]
     run.states = leaves(run, 19.9, 20.0)
@@ -261,7 +261,7 @@ def test_tasks_that_no_worker_had_are_listed(tmp_path: Path) -> None:
 
 
 def test_status_tables_refer_to_the_findings(tmp_path: Path) -> None:
-    """A function that waits for ever need not be sped up, and one without any run is listed."""
+    """A function that waits forever need not be faster, and one without a task run is listed."""
     run = hung(closed=False)
     waits = {"waits_in": "Event", "waits_for": "never", "thread_state": "sleeping"}
     run.open["f-1"].update(waits)
@@ -281,7 +281,7 @@ def test_status_tables_refer_to_the_findings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("end", "severity"), [(11.0, "low"), (38.0, "medium")])
 def test_a_program_may_do_something_else(tmp_path: Path, end: float, severity: str) -> None:
-    """All tasks ended at 2 s, for which it keeps the result."""
+    """All tasks ended at 2 s, and it holds the result."""
     keeps = {"unfinished": 0, "clients": [client(unfinished=0)]}
     states = [(1.0, {"unfinished": 1}), (3.0, keeps), (end - 0.5, keeps)]
     runs = [{"key": "g-1", "known": 2.0, **DONE}]
@@ -302,7 +302,7 @@ def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:
 
 
 def given_up(result: float | None = None) -> Plan:
-    """Plan that g-1 is given up at 12, as the second worker dies; a result of it may come then."""
+    """Plan g-1, abandoned at 12 when the second worker dies, perhaps with a late result."""
     where = {"key": "g-1", "timestamp": T + 1.0, "duration": 11.0, "worker": "tcp://10.0.0.1:4001"}
     dead = {"state": "erred", "end_cause": "handle-worker-cleanup-1", "run_id": 7}
     tasks = [Task("f-1", 0, 0.5, 2.0, arrival=0.5), Task("f-2", 1, 0.5, 1.0, arrival=0.5)]
@@ -320,7 +320,7 @@ def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
     analyser = given_up().write(tmp_path)
     run = RunFigures(analyser.run)
     assert abs(run.wall - 11.5) < 1e-6  # from 0.5 to 12, not to the last end on a worker
-    # Both workers have a thread: one is seen until 2, the other was there until 12.
+    # Both workers have a thread: one is known until 2, and the other existed until 12.
     assert abs(run.thread_seconds - 13.0) < 0.01
     assert not refute(tmp_path, analyser.findings())
     found = analyser.diagnose()
@@ -332,14 +332,14 @@ def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: P
     lost = given_up(result=2.0).write(tmp_path / "before").findings()
     assert "killed-worker-errors" in {one.rule for one in lost}
     assert not refute(tmp_path / "before", lost)
-    # One that came later is.
+    # A worker that joined later is counted.
     plan = given_up(result=13.0)
     plan.write_files(tmp_path / "after")
     assert any("had a result" in each for each in refute(tmp_path / "after", lost))
 
 
 def test_ends_that_workers_alone_tell_of_are_ends(tmp_path: Path) -> None:
-    """The scheduler's file was cut when three tasks were on a worker; its own tells their ends."""
+    """The scheduler's file ends with three tasks on a worker, whose file has their ends."""
     state = {"unfinished": 3, "tasks": {"f": {"processing": 3}}}
     ended = [(f"f-{n}", 1.0, 4.0 + n) for n in range(3)]
     whole = Hung(states=[(2.0, state)], ended=ended, closed=False)
@@ -354,7 +354,7 @@ def test_ends_that_workers_alone_tell_of_are_ends(tmp_path: Path) -> None:
         ("lock-cycle", "certain", 1.0, True),
         ("no-worker", "certain", None, True),
         ("lock-wait", "possible", 60.0, False),
-        # Of another client, whose futures are still there.
+        # Tasks of another client that still has futures.
         ("error", "certain", 60.0, False),
         ("killed-worker-errors", "certain", None, False),
         # A busy host.

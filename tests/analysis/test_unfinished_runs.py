@@ -1,4 +1,4 @@
-"""Real programs that hang: the planted cause is named first, before and after any of their ends."""
+"""Real programs that hang: the planted cause is named first, while they run and afterwards."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from dasfprof.analysis.under_way.from_trace import state_from_trace
 pytestmark = pytest.mark.whole_program
 
 TESTS = Path(hung_programs.__file__).parent
-#: Programs and how they end; of "ctrl-c" each process gets the signal, as in a terminal.
-#: ``hung_rates.py`` counts how often that is right for all programs.
+#: Programs, and how they end. With "ctrl-c", all processes get the signal, as in a terminal.
+#: ``hung_rates.py`` measures how often the cause is right for all programs.
 CASES = {
     "event": "ctrl-c",
     "crossed": signal.SIGKILL,
@@ -35,15 +35,15 @@ CASES = {
     "frozen": signal.SIGTERM,
     "killed": signal.SIGKILL,
 }
-#: Programs that leave work behind, and the gravest that may be said of it.
+#: Programs that abandon work, and the highest severity of findings about it.
 GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}
-#: Findings of no healthy run.
+#: Rules of findings that a healthy run must not have.
 GRAVE = ("unfinished-run", "killed-worker-errors", "lost-workers")
 
 
 @contextmanager
 def program(name: str, traces: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a program until it has planted what it is about; end all of its processes."""
+    """Run a program until it has planted its cause, and end all of its processes afterwards."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, hung_programs.__file__, name, str(traces)],
@@ -59,7 +59,7 @@ def program(name: str, traces: Path) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout.readline().startswith("planted"), name
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):  # all of its processes have ended
+        with contextlib.suppress(ProcessLookupError):  # all of its processes may have ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         assert process.stdout is not None
@@ -98,7 +98,7 @@ def test_the_planted_cause_is_named_first(name: str, end: Any, tmp_path: Path) -
             os.killpg(process.pid, signal.SIGINT)
         try:
             process.wait(60)
-        except subprocess.TimeoutExpired:  # Dask waits for processes that do not end
+        except subprocess.TimeoutExpired:  # Dask waits for processes that hang
             process.kill()
     analyser = TraceAnalyser(tmp_path / "traces", progress=False)
     finding = first_finding(analyser)
@@ -133,7 +133,7 @@ def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
 
 
 def test_a_healthy_run_is_not_said_to_hang(tmp_path: Path) -> None:
-    """One task sleeps, one waits for an event, and a third sets it in the end."""
+    """One task sleeps, one waits for an event, and a third finally sets it."""
     with program("sleeping-and-waiting", tmp_path / "traces") as process:
 
         def ended() -> bool:

@@ -1,4 +1,4 @@
-"""Gaps, chains and waits that are nobody's fault, or not that of whom they seem to be."""
+"""Gaps, chains and waits without a culprit, or whose apparent culprit is not to blame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from traces import Plan, Task
 
 
 def two_turns(*clients: str, begin: float = 6.0, joined: float | None = None) -> Plan:
-    """Plan two graphs of four tasks of 1 s, the second of which comes at `begin`.
+    """Plan two graphs with four tasks of 1 s, the second of which arrives at `begin`.
 
-    If others join at some time, the first two workers leave at 1 s.
+    If other workers join, the first two leave at 1 s.
     """
     tasks = []
     for turn, at in enumerate((0.0, begin)):
@@ -39,13 +39,13 @@ def test_gaps_while_another_client_or_workers_are_waited_for(tmp_path: Path) -> 
     assert not found(two_turns("a", "b"), tmp_path / "other", "client-bound")
     finding = found(two_turns("a", "a", joined=5.5), tmp_path / "workers").get("client-bound")
     assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
-    # From 1 to 6 s nothing is submitted, and until 3 s no worker is there.
+    # From 1 to 6 s, no task is submitted, and until 3 s, there is no worker.
     plan = two_turns("a", "a", joined=3.0)
     assert_found(plan, tmp_path / "part", "client-bound", waited=3.0, longest=3.0)
 
 
 def test_a_time_without_workers_costs_only_tasks_that_wait(tmp_path: Path) -> None:
-    # The graph comes at 0, both workers join at 6 s; the run ends at 8 s.
+    # The graph arrives at 0, both workers join at 6 s, and the run ends at 8 s.
     tasks = [Task(f"fit-{n}", n % 2, 6.0, 8.0, thread=n // 2) for n in range(4)]
     expected = {"severity": "medium", "seconds": 6.0, "share": 0.75, "start": 0.0, "stop": 6.0}
     plan = Plan(tasks, joined=[6.0, 6.0])

@@ -1,4 +1,4 @@
-"""What one task waited for, and where its inputs were: by hand, and on a real cluster."""
+"""Waits of one task, and the location of its inputs: by hand, and on a real cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from traces import Plan, Task
 import dasfprof
 from dasfprof.errors import InvalidArgumentError
 
-#: Titles of a plan's workers.
+#: Names of a plan's workers.
 FIRST, SECOND = "worker-node1-0", "worker-node1-1"
 
 
 def one_input(*more: Task) -> Plan:
-    """``take-0`` waits for a thread of the worker with its input; the other worker is idle."""
+    """Plan ``take-0``, which waits for a thread on the worker with its input; the other is idle."""
     tasks = [
         Task("make-0", 0, 0.0, 1.0, size=10_000_000),
         Task("busy-0", 0, 1.0, 3.0, sent=0.5, received=0.5, ready=0.5),
@@ -48,7 +48,7 @@ def test_parts_touch_and_name_what_was_waited_for(tmp_path: Path) -> None:
 
 
 def test_inputs_and_queues_of_the_workers_at_the_assignment(tmp_path: Path) -> None:
-    """The first worker holds 12 MB and has two tasks; the other made 1 MB and fetched 2 MB."""
+    """The first worker has 12 MB and two tasks; the other computed 1 MB and fetched 2 MB."""
     inputs = ["large-0", "small-0", "both-0"]
     tasks = [
         Task("busy-0", 0, 0.0, 1.0),
@@ -70,7 +70,7 @@ def test_inputs_and_queues_of_the_workers_at_the_assignment(tmp_path: Path) -> N
 
 
 def test_inputs_of_unknown_origin_are_not_located(tmp_path: Path) -> None:
-    """Its input was there before anything that was recorded made it."""
+    """Its input existed before any recorded task computed it."""
     take = Task("take-0", 0, 3.0, 4.0, sent=1.1, dependencies=["scattered-0"])
     table = Plan([take, Task("scattered-0", 1, 5.0, 6.0)]).write(tmp_path).why("take-0")
     (chosen,) = of(table, "assigned")
@@ -109,7 +109,7 @@ def test_a_stolen_task_run_names_its_victim(tmp_path: Path) -> None:
     ):
         first = next(iter(client.nthreads()))
         held = client.submit(int, 1, workers=[first])
-        # Of groups so small that they are not queued on the scheduler.
+        # The groups are so small that they are not queued on the scheduler.
         keys = [f"join{number % 4}-{number}" for number in range(24)]
         client.gather([client.submit(join, held, key=key) for key in keys])
     analyser = run.analyser()
