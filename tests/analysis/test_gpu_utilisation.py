@@ -56,9 +56,10 @@ def devices(uuid: str) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Write a run of eight seconds. Workers 0 and 2 share GPU 0; worker 1 has GPU 1; none has GPU 2.
+    """Write a run of eight seconds. Workers 0 and 2 share GPU 0, and worker 1 has GPU 1.
 
-    Worker 0 reads GPU 0 and GPU 2 every second. GPU 1, which its worker reads, is lost after 4 s.
+    Worker 0 reads GPU 0 and GPU 2, which no worker has, every second. GPU 1, which its worker
+    reads, is lost after 4 s.
     """
     first, unused = [], [reading("GPU-z", at, 0.0) for at in range(9)]
     more = {"power": 100.0, "sm_clock": 1500.0}
