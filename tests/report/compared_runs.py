@@ -1,4 +1,4 @@
-"""Written runs for pages of comparisons, and what these pages show."""
+"""Written runs for pages of comparisons, and reading of these pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof.schema.under_way import STACK
 
 
 def write_steps(directory: Path, stretch: float = 1.0, number: int = 1) -> Path:
-    """Write a run of two steps, all of whose times are multiplied by a factor."""
+    """Write a run of two steps with times multiplied by a factor."""
     loads = [(f"load-{n}", n, 0.5 + n // 2, 1.5 + n // 2) for n in range(4)]
     sums = [(f"sum-{n}", n, 3.0 + n, 3.75 + n) for n in range(2)]
     tasks = [
@@ -34,7 +34,7 @@ def write_steps(directory: Path, stretch: float = 1.0, number: int = 1) -> Path:
 
 
 def write_sampled(directory: Path, seconds: dict[str, float]) -> Path:
-    """Write a run of one task, seen in `step`, which calls what `seconds` names."""
+    """Write a run of one task, with samples in `step`, which calls the functions in `seconds`."""
     file = "/home/me/kmeans.py"
     stacks: list[Any] = [(T, 0, [["step", file, 40]], -1)]
     stacks += [(T, n, [[name, file, 50 + n]], 0) for n, name in enumerate(seconds, 1)]
@@ -53,5 +53,5 @@ def write_sampled(directory: Path, seconds: dict[str, float]) -> Path:
 
 
 def pixels(page: OpenedPage, side: str, canvas: str = "picture") -> bytes:
-    """Return the pixels of a timeline under its ruler."""
+    """Return the pixels of a timeline below its ruler."""
     return page.pixels(f"[data-side={side}] canvas.{canvas}", 0, RULER).tobytes()

@@ -1,4 +1,4 @@
-"""A browser, pages in it that must not complain, and the run that most of them are about."""
+"""Browser, pages that must not report errors, and the run that most of them show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opened_pages import OpenedPage, Opener, chromium, small_run
 from dasfprof import TraceAnalyser
 
 
-# Of a module: Playwright's event loop runs in this thread until it ends, and other tests need one.
+# Module scope, because Playwright's event loop occupies this thread, and other tests need one.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with chromium() as started:
@@ -21,25 +21,25 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Give the small run; modules may have another one."""
+    """Return the small run. Modules may define another run."""
     return small_run(tmp_path_factory.mktemp("traces"))
 
 
 @pytest.fixture(scope="module")
 def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the report of the run that a module calls `analyser`."""
+    """Write the report of the module's fixture `analyser`."""
     return analyser.report(tmp_path_factory.mktemp("reports") / "run.html")
 
 
 @pytest.fixture
 def page(open_page: Opener, report: Path) -> OpenedPage:
-    """Open the report of a module, by thread."""
+    """Open the report of a module, with a track per thread."""
     return open_page(report, "#view=flatten")
 
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Opener]:
-    """Open pages; at the end none may have complained or asked for anything."""
+    """Open pages, and assert at the end that there were no errors or requests."""
     pages: list[OpenedPage] = []
 
     def open_one(*args: Any, **options: Any) -> OpenedPage:

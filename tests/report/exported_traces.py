@@ -1,4 +1,4 @@
-"""A small run with something of everything that an export holds, and its export read back."""
+"""Small run with all kinds of exported data, and reading of its export."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from dasfprof.schema.events import Event
 
 
 def at_scheduler(event: str, time: float, **args: Any) -> InstantEvent:
-    """Make an event of the scheduler's; the time is from `BEGIN`."""
+    """Return an event of the scheduler; the time is relative to `BEGIN`."""
     return InstantEvent(event, BEGIN + time, process_id="head", thread_id="scheduler", args=args)
 
 
 def transfer(start: float, seconds: float, worker: int, *keys: Any) -> CompleteEvent:
-    """Make a "Transfer" event; times from `BEGIN`."""
+    """Return a "Transfer" event; times are relative to `BEGIN`."""
     args = {"source": "tcp://node:1", "keys": list(keys), "size": 2_000_000, "state": "success"}
     args |= {"network": seconds / 2, "deserialize": 0.0}
     return CompleteEvent("Transfer", BEGIN + start, seconds, **of_worker(worker, args))
 
 
 def call(start: float, seconds: float, method: str, state: str = "success") -> CompleteEvent:
-    """Make an "Actor Call" event of worker 1's actor; times from `BEGIN`."""
+    """Return an "Actor Call" event of worker 1's actor; times are relative to `BEGIN`."""
     args = {"key": "Counter-5", "method": method, "state": state}
     return CompleteEvent("Actor Call", BEGIN + start, seconds, **of_worker(1, args))
 
 
-#: To what the report's tests have: two transfers at a time, two calls of an actor at a time, two
-#: coroutines at a time, a key that runs twice, a graph, and a worker that comes and goes.
+#: Events in addition to those of the report's tests: parallel transfers, actor calls and
+#: coroutines, a key that runs twice, a graph, and a worker that joins and leaves.
 MORE_EVENTS = (
     *EVENTS,
     transfer(3.2, 0.5, 0, (LOAD, 1)),
@@ -59,7 +59,7 @@ def analyser_of(directory: Path, events: Sequence[Event] = MORE_EVENTS) -> Trace
 
 
 class ChromeTrace:
-    """An exported Chrome trace, read by the standard library alone."""
+    """Exported Chrome trace, read with the standard library alone."""
 
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()
@@ -88,7 +88,7 @@ class ChromeTrace:
         return self.tracks[event["pid"], event["tid"]]
 
     def holder(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Find the slice of its track that an end of an arrow lies in, as viewers do."""
+        """Return the slice that contains an end of an arrow, as viewers do."""
         found = [
             slice_
             for slice_ in self.events
@@ -100,7 +100,7 @@ class ChromeTrace:
         return found[0]
 
     def arrows(self, kind: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Give the slices that each arrow leads from and to."""
+        """Return the source and target slices of each arrow."""
         ends = {event["id"]: event for event in self.of_kind("f", kind)}
         begins = self.of_kind("s", kind)
         assert len(begins) == len(ends) == len({event["id"] for event in begins})

@@ -1,4 +1,4 @@
-"""Reports opened in a real browser, and the small trace that they are about."""
+"""Reports in a real browser, and the small trace that they show."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser
 
 DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
-#: Where the tracks begin in the timeline's canvas, in CSS pixels.
+#: Left edge of the tracks in the timeline's canvas, in CSS pixels.
 GUTTER, RULER = 184, 24
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def browser_path() -> str:
-    """Find a Chromium, or skip the test and say how to get one."""
+    """Return the path of Chromium, or skip the test with a hint how to install it."""
     pytest.importorskip("playwright", reason="needs Playwright: pip install 'dasfprof[test]'")
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Any]:
 
 
 class OpenedPage:
-    """A report in a browser; what goes wrong in it is collected.
+    """Report in a browser, with a list of its errors.
 
     The page's policy forbids `eval`, so conditions are polled from here.
     """
@@ -71,7 +71,7 @@ class OpenedPage:
         self.until(lambda: self.tab.evaluate(state) == "whole")
 
     def until(self, condition: Any) -> Any:
-        """Give the condition's value as soon as it is true."""
+        """Wait until the condition is true, and return its value."""
         end = monotonic() + DEADLINE
         while not (value := condition()):
             assert monotonic() < end, f"waited too long; the page says {self.complaints}"
@@ -85,30 +85,30 @@ class OpenedPage:
         return [str(text) for text in self.tab.locator(selector).all_text_contents()]
 
     def details(self) -> dict[str, str]:
-        """Give what the pane tells of the selected task."""
+        """Return the details of the selected task."""
         names, values = self.texts("#details dt"), self.texts("#details dd")
         return dict(zip(names, values, strict=True))
 
     def search(self, query: str, told: str) -> None:
-        """Search, and wait until the page tells so of what it found."""
+        """Search, and wait until the page reports this result."""
         self.tab.fill("#search", query)
         self.until(lambda: self.text("#found") == told)
 
     def follow(self, key: str) -> dict[str, str]:
-        """Go on to the next task run that was found, of this key; give its details."""
+        """Go to the next found task run, which must have this key, and return its details."""
         self.tab.press("#search", "Enter")
         self.until(lambda: self.details().get("Key") == key)
         return self.details()
 
     def chosen_row(self) -> list[str]:
-        """Give the cells of the row that is marked in the table of task runs."""
+        """Return the cells of the marked row in the table of task runs."""
         return self.texts("#task-table [aria-selected=true] > div")
 
     def download(self, button: str) -> list[dict[str, str]]:
         with self.tab.expect_download() as waited:
             self.tab.click(button)
         text = Path(waited.value.path()).read_text(encoding="utf-8")
-        csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # that of the process
+        csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # the limit is global
         return list(csv.DictReader(io.StringIO(text)))
 
     def canvas(self) -> dict[str, float]:
@@ -116,7 +116,7 @@ class OpenedPage:
         return box
 
     def at(self, share: float, y: float) -> tuple[float, float]:
-        """Give the window's point at a share of the time that is shown, and a height."""
+        """Return the point in the window at a fraction of the shown time, and a height."""
         box = self.canvas()
         return box["x"] + GUTTER + share * (box["width"] - GUTTER), box["y"] + y
 
@@ -144,18 +144,18 @@ class OpenedPage:
         return np.frombuffer(base64.b64decode(text), np.uint8).reshape(size[1], size[0], 4)
 
     def painted(self, canvas: str = "picture") -> int:
-        """Count the pixels right of the titles and under the ruler that are not background."""
+        """Count the pixels right of the titles and below the ruler that are not background."""
         pixels = self.pixels(f"#timeline canvas.{canvas}", GUTTER, RULER)
         white = (pixels[..., :3] == 255).all(axis=-1)
         return int(((pixels[..., 3] > 0) & ~white).sum())
 
     def colours(self, canvas: str, x: float, y: float, wide: int = 1, high: int = 1) -> list[str]:
-        """Give the colours of a canvas's pixels as styles have them, or "clear"."""
+        """Return the colours of a canvas's pixels in the form of styles, or "clear"."""
         pixels = self.pixels(canvas, x, y, wide, high).reshape(-1, 4).tolist()
         return [f"rgb({r}, {g}, {b})" if opacity else "clear" for r, g, b, opacity in pixels]
 
     def window(self) -> tuple[float, float]:
-        """Give the seconds between which the timeline shows the run."""
+        """Return the seconds between which the timeline shows the run."""
         text = self.text("#window").split(",")[0]
         begin, end = (part.removesuffix(" s") for part in text.split(" to "))
         return float(begin), float(end)
@@ -167,7 +167,7 @@ Opener = Callable[..., OpenedPage]
 def assert_exported(
     page: OpenedPage, name: str, frame: pd.DataFrame, *, in_order: bool = True
 ) -> None:
-    """Check that a table's CSV file has all of a frame, its columns in their order."""
+    """Assert that a table's CSV file has all rows and columns of a frame, in order."""
     exported = page.download(f"#{name}-csv")
     assert set(exported[0]) == set(frame.columns)
     assert not in_order or list(exported[0]) == list(frame.columns)
@@ -184,7 +184,7 @@ def assert_exported(
 def compute(
     key: Any, start: float, duration: float, worker: int, thread: int | None = 0, **args: Any
 ) -> CompleteEvent:
-    """Make a "Compute" event as the worker's plugin records it; times from `BEGIN`."""
+    """Return a "Compute" event as the worker's plugin records it; times are relative to `BEGIN`."""
     about: dict[str, Any] = {
         **{"key": key, "run_id": 0, "state": "memory", "size": 2_000_000, "input_size": 0},
         **{"type": "numpy.ndarray", "dtype": "float64", "shape": (500, 500), "dependencies": []},
@@ -213,7 +213,7 @@ def held(time: float, worker: int, tasks: int) -> InstantEvent:
 
 LOAD, SUM = "load-" + "a" * 32, "sum-" + "b" * 32
 
-#: Two workers; three loads, two sums of two of them, a failure; ten seconds.
+#: Ten seconds of two workers: three loads, two sums of two of them, and a failure.
 EVENTS = (
     held(0.0, 0, 0),
     sampled(0.1, 0, 50.0),
@@ -232,6 +232,6 @@ EVENTS = (
 
 
 def small_run(directory: Path, *more: Any, **header: Any) -> TraceAnalyser:
-    """Write `EVENTS`, and more of them, as a trace; open it."""
+    """Write `EVENTS`, and `more` events, as a trace, and open it."""
     path = directory / "mine-TracePlugin-node-0.msgpack"
     return TraceAnalyser(write_trace(path, *EVENTS, *more, **header), progress=False)

@@ -1,4 +1,4 @@
-"""A run of which stacks were sampled, written by hand."""
+"""Run with stack samples, written by hand."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ STACKS = [
 
 
 def write_sampled_run(directory: Path) -> Path:
-    """Write a run: four of ``nearest``, 1 to 4 s on two threads, and one of a hostile name.
+    """Write four task runs of ``nearest``, 1 to 4 s on two threads, and one with a hostile name.
 
-    Line 41 of ``nearest`` computes in ``norm``, line 43 waits; one sample is of an unknown stack.
+    Line 41 of ``nearest`` computes in ``norm``, and line 43 waits. One sample has an unknown stack.
     """
     facts: dict[str, Any] = {"activity": "running", "run_queue": 0.0}
 
@@ -46,12 +46,12 @@ def write_sampled_run(directory: Path) -> Path:
         *(sample(3.5, 2, 0.75, **waits), sample(5.0, 2, 1.0, **waits)),
         *(sample(20.5, 3, 0.5, **unknown), sample(20.75, -1, 0.25, **unknown)),
     ]
-    # No sample reaches back beyond the begin of its run.
+    # No sample covers time before the start of its task run.
     runs = [run("nearest-1", 0.0, 1.0), run("nearest-2", 1.5, 2.0, run_id=2)]
     runs += [run("nearest-3", 4.0, 3.0), run("nearest-4", 8.0, 4.0, thread="9")]
     error = {"exception": f"ValueError: {HOSTILE}", "raised_at": f"{WORK}:43 nearest"}
     runs += [run("fails-1", 13.0, 0.5, state="erred", **error)]
-    # A task that is tried twice, a coroutine, and a name that JavaScript's objects have.
+    # A task that is retried, a coroutine, and a name that exists in JavaScript objects.
     runs += [run("load-1", 15.0, 0.5, state="erred", **error), run("load-1", 16.0, 0.5)]
     runs += [run("coroutine-1", 17.0, 0.5, thread=None), run("constructor-1", 18.0, 0.5)]
     runs += [run(f"{HOSTILE}-1", 20.0, 1.0)]

@@ -1,4 +1,4 @@
-"""Numbers with units as a page shows them, to the last digit shown."""
+"""Numbers with units as a page shows them, up to the last digit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _UNITS |= {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
 @dataclass(frozen=True)
 class Shown:
     value: float
-    #: Half a unit of the last digit shown: how far the number meant may be from `value`.
+    #: Half a unit of the last digit: the maximum distance between the actual number and `value`.
     half: float
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the most that the number meant may be."""
+        """Return the minimum and maximum of the actual number."""
         return self.value - self.half, self.value + self.half
 
     def shows(self, actual: float) -> bool:
-        """Tell whether an actual number would be written so; sums of floats differ a little."""
+        """Return whether an actual number is shown so, with a tolerance for sums of floats."""
         return abs(actual - self.value) <= self.half + 2e-5 * abs(actual) + 1e-9
 
 
 def shown(text: str) -> Shown:
-    """Read a number: ``1,230 B``, ``58.8 %``, ``under 0.1 %``, ``2 min 5 s``."""
+    """Parse a number such as ``1,230 B``, ``58.8 %``, ``under 0.1 %`` or ``2 min 5 s``."""
     parts = re.findall(r"(\d[\d,.]*) (\S+)", text)
     numbers = [(numeral.replace(",", ""), _UNITS[unit]) for numeral, unit in parts]
     value = sum(float(numeral) * unit for numeral, unit in numbers)

@@ -1,4 +1,4 @@
-"""Every page passes axe-core's rules for people with a screen reader, a keyboard or weak sight."""
+"""All pages pass axe-core's rules for people with screen readers, keyboards or weak sight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 @pytest.fixture(params=["light", "dark"])
 def check(request: pytest.FixtureRequest, open_page: Opener) -> Callable[..., None]:
-    """Give what opens a page in a colour scheme, and asserts that it breaks no rule."""
+    """Return a function that opens a page in a colour scheme and checks all rules."""
 
     def open_and_check(path: Path, fragment: str = "", **options: Any) -> None:
         options |= {"color_scheme": request.param, "bypass_csp": True}
@@ -32,7 +32,7 @@ def check(request: pytest.FixtureRequest, open_page: Opener) -> Callable[..., No
     return open_and_check
 
 
-#: What writes a run, and places of its report besides the first.
+#: Functions that write a run, and further addresses in its report.
 REPORTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "sampled": (write_sampled_run, ("#view=flatten&task=nearest-2", "#about=nearest")),
     "failed": (small_run, ()),

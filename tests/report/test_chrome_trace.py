@@ -26,7 +26,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> ChromeTrace:
     return ChromeTrace.of(analyser_of(directory / "run"), directory / "mine.json.gz")
 
 
-#: Track, name (32 letters are no hash to Dask), and microseconds of begin and length of each run.
+#: Track, name (Dask does not treat 32 letters as a hash), start and duration (us) of task runs.
 SLICES = [
     ("worker-node-0, thread 0", LOAD, 1e6, 2e6),
     ("worker-node-0, thread 0", SUM, 4e6, 1e6),
@@ -47,7 +47,7 @@ def test_each_task_run_is_a_slice_of_its_thread(trace: ChromeTrace) -> None:
     slices = sorted(trace.of_kind("X", "task"), key=lambda event: (trace.track(event), event["ts"]))
     for event, (track, name, start, length) in zip(slices, SLICES, strict=True):
         assert (trace.track(event), event["name"]) == (track, name)
-        # A float of Unix seconds is a quarter of a microsecond wide.
+        # A float of Unix seconds has a resolution of a quarter of a microsecond.
         assert event["ts"] == pytest.approx(start, abs=0.5)
         assert event["dur"] == pytest.approx(length, abs=1.0)
     assert {trace.processes[event["pid"]] for event in slices} == {"node"}
@@ -137,7 +137,7 @@ def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
     assert plain.events == ChromeTrace(one).events
 
 
-#: Keys, and how they are written; one of a megabyte is cut.
+#: Keys, and their texts. That of a megabyte is truncated.
 HOSTILE = {
     "half \udcff-1": "half \\udcff-1",
     "\ud83d\ude00 in halves-2": "\\ud83d\\ude00 in halves-2",
@@ -156,7 +156,7 @@ def test_hostile_text_leaves_the_json_whole(tmp_path: Path) -> None:
     *shown, long = (event["args"]["key"] for event in slices)
     assert shown == [*HOSTILE.values()]
     assert (long[:3], len(long)) == ("kkk", 2000)
-    json.dumps(trace.document, ensure_ascii=False).encode("utf-8")  # no lone surrogate is left
+    json.dumps(trace.document, ensure_ascii=False).encode("utf-8")  # no lone surrogates remain
 
 
 @given(st.text(st.characters(codec=None), max_size=30))
@@ -167,7 +167,7 @@ def test_any_text_is_json(text: str) -> None:
         assert read == text
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of sums of such times
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # from sums of such times
 @pytest.mark.parametrize("time", [1e300, -1e300, 5e-324])
 def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
     events = [

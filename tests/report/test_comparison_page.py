@@ -1,4 +1,4 @@
-"""The page of a comparison in a real browser: it shows the tables, and both runs are linked."""
+"""The page of a comparison in a real browser: tables, and timelines that move together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def opened(open_page: Opener, tmp_path: Path) -> Opener:
 
 @pytest.fixture(scope="module")
 def slower(tmp_path_factory: pytest.TempPathFactory) -> RunComparison:
-    """Three runs a side; clean takes twice as long, and add replaces sum."""
+    """Compare three runs per side: clean takes twice as long, and add replaces sum."""
     place = tmp_path_factory.mktemp("slower")
     changed = Noisy(times={"clean": 2.0}, names={"sum": "add"})
     before = [Noisy().write(place / "a" / str(n), n) for n in range(3)]
@@ -45,7 +45,7 @@ def test_the_verdict_and_the_tables(opened: Opener, slower: RunComparison) -> No
     assert_exported(page, "functions", slower.functions, in_order=False)
     assert_exported(page, "runs", slower.runs, in_order=False)
     assert "sum" in page.texts("#functions-table .rows .row > div:first-child")
-    # Nothing was sampled.
+    # There are no samples.
     assert slower.call_tree().empty and slower.hot_lines().empty
     assert not page.tab.is_visible("#flame-section")
     assert page.tab.locator("#lines-table").count() == 0
@@ -67,7 +67,7 @@ def test_the_waterfall_sums_to_the_whole(opened: Opener, slower: RunComparison, 
     assert (cells[0], cells[-1]) == pytest.approx(tuple(sums), abs=1e-9)
     assert sum(cells[:-1]) == pytest.approx(cells[-1], abs=1e-9)
     assert page.texts("#waterfall th")[1].startswith("clean Computing")
-    # Each bar begins where the one before it ended.
+    # Each bar starts at the end of the previous one.
     boxes = [page.tab.locator("#waterfall .part").nth(n).bounding_box() for n in range(2)]
     assert boxes[1]["x"] == pytest.approx(boxes[0]["x"] + boxes[0]["width"], abs=1.5)
 
@@ -110,7 +110,7 @@ def test_cursor_and_selection_are_linked(opened: Opener, slower: RunComparison) 
     told = page.until(lambda: page.text(".chosen"))
     assert told.startswith("load: before 24 ")
     page.until(lambda: pixels(page, "after") != unlit)
-    # Of the runs that are drawn, not of all: their own tables tell.
+    # The panel is about the drawn runs, not about all, like the tables of these runs.
     drawn = compare(*(run.trace for run in slower.typical)).functions.set_index("Function")
     for label in ("Total Before (s)", "Total After (s)"):
         assert f"{drawn.loc['load', label]:.3g} s in total" in told
@@ -146,7 +146,7 @@ def test_flame_graphs_lines_and_calls(opened: Opener, tmp_path: Path) -> None:
     page.tab.check("input[name=flame][value=before]", force=True)
     assert page.texts("#flame button") == ["step", "norm", "sort"]
     page.tab.locator("#flame button", has_text="sort").click()
-    assert page.texts("#flame button") == ["step", "sort"]  # the way there, and it
+    assert page.texts("#flame button") == ["step", "sort"]  # the path and the function
     assert_exported(page, "lines", lines)
 
 

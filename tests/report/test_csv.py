@@ -1,4 +1,4 @@
-"""Tables as CSV: read back with the standard library's reader."""
+"""Tables as CSV files, read with the standard library."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_values_come_back(tmp_path: Path) -> None:
     ]
     assert frame["Task Key"][0] == "=cmd|' /C calc'!A0", "the caller's table is left as it was"
 
-    # The labels of a table without rows; of two workers of one label both columns stay.
+    # A table without rows keeps its labels. Two workers with the same label keep both columns.
     assert read_back(write_csv(frame.head(0), tmp_path / "none.csv")) == read_back(path)[:1]
     labels = pd.Index(["Second", "w", "w", "w-\udcff"], dtype=object)
     alike = pd.DataFrame([[0, 1.0, "=x", 1.0]], columns=labels)

@@ -1,4 +1,4 @@
-"""Events that user code recorded, in every display and export of a file of theirs."""
+"""Events that user code recorded, in all displays and exports."""
 
 from __future__ import annotations
 

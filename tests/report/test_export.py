@@ -1,4 +1,4 @@
-"""A run as CSV and Parquet: every table, whole and typed, as strangers' tools read it."""
+"""A run as CSV and Parquet: complete and typed tables, as other tools read them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_each_question_has_a_file(tables: Path) -> None:
         for method, function in inspect.getmembers(TraceAnalyser, inspect.isfunction)
         if not method.startswith("_") and "DataFrame" in str(function.__annotations__.get("return"))
     ]
-    answers = [name for name in answers if name not in ("memory_at", "why")]  # of a time, of a task
+    answers = [
+        name for name in answers if name not in ("memory_at", "why")
+    ]  # these need a time or a task
     renamed = {"per_worker_task_balance": "task_balance", "diagnose": "findings"}
     assert {renamed.get(name, name.removeprefix("per_")) for name in answers} <= names
 
@@ -100,7 +102,7 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
     assert fields.field("size").metadata[b"unit"] == b"B"
 
 
-#: The tables with a row for each event of a kind.
+#: Tables with one row per event of a kind.
 TABLES_OF_EVENTS = {
     **{"actor_calls": tasks.ACTOR_CALL, "arguments": tasks.TASK_ARGUMENTS, "clocks": tasks.CLOCK},
     **{"call_profiles": profiles.CALL_PROFILE, "client_calls": steps.CLIENT_CALLS},
@@ -121,7 +123,7 @@ TABLES_OF_EVENTS = {
     **{"under_way": under_way.TASK_UNDER_WAY, "under_way_history": under_way.TASK_UNDER_WAY},
     "unsent": tasks.UNSENT_TASKS,
 }
-#: What the tables tell in another way: of keys, workers and times, by numbers of rows.
+#: Facts with another form in the tables: keys, workers and times by row numbers.
 TOLD_OTHERWISE = {"key", "run_id", "worker", "time", "stack", "dependencies", "keys", "waits_keys"}
 
 
@@ -224,7 +226,7 @@ def test_many_rows_come_in_groups(tmp_path: Path) -> None:
 
 
 def repeated(trace: Any, rows: list[int]) -> Any:
-    """Give a trace with rows of its tasks, as often as they are named."""
+    """Return a trace with repeated rows of its tasks."""
     lengths, ids = trace.task_dependencies
     ends = np.cumsum(np.maximum(lengths, 0))
     lists = [ids[end - max(length, 0) : end] for end, length in zip(ends, lengths, strict=True)]
@@ -251,7 +253,7 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
 
 
 def event_of(schema: Schema) -> Event:
-    """Give an event as the schema has it, with a value for each arg."""
+    """Return an event of a schema with a value for each arg."""
     values: dict[str, Any] = {"key": "f-1", "keys": ["f-1"], "text": "a", "value": {}}
     args = {name: values.get(codec, 1) for name, codec in schema.args}
     args |= {"worker": "tcp://node:9"} if "worker" in args else {}

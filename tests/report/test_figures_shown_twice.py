@@ -1,4 +1,4 @@
-"""A figure that page, terminal and tables show is the same to the last digit shown."""
+"""Figures that page, terminal and tables show agree to the last digit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flame graphs of a report, the drawer of a function, and the details of a task run."""
+"""Flame graphs of a report, the panel of a function, and the details of a task run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def titles(page: OpenedPage) -> dict[str, str]:
-    """Return the titles of the calls that are drawn, by their first words."""
+    """Return the titles of the drawn calls by their first words."""
     found = page.tab.eval_on_selector_all("#flame button", "all => all.map((one) => one.title)")
     return {title.split(":")[0]: title for title in found}
 
@@ -46,7 +46,7 @@ def test_calls_and_how_they_were_spent(page: OpenedPage, analyser: TraceAnalyser
     (hostile,) = (title for title in shown.values() if title.startswith(f"{HOSTILE} ("))
     assert "\\x1bevil.py" in hostile
     assert hostile.endswith("computing or waiting: unknown")
-    # Told apart by their texture: the part that waits is hatched, and as wide as its share.
+    # The texture distinguishes them: the waiting part is hatched, and its width is its fraction.
     first = page.tab.locator("#flame button").first
     assert first.locator("i").get_attribute("class") == "waits"
     widths = [each.bounding_box()["width"] for each in (first.locator("i"), first)]
@@ -60,7 +60,7 @@ def test_calls_and_how_they_were_spent(page: OpenedPage, analyser: TraceAnalyser
 
 
 def test_what_cannot_be_told_apart_is_dotted(open_page: Opener, tmp_path: Path) -> None:
-    """``step`` computes for 1 s and wants the interpreter's lock for 2 s, at two lines."""
+    """``step`` computes for 1 s and waits for the GIL for 2 s, at two lines."""
     calls = [(T, 0, [["first", WORK, 5]], -1), (T, 1, [["second", WORK, 9]], -1)]
     facts: dict[str, Any] = {"thread": "7", "activity": "lock", "interval": 1.0, "run_queue": 0.0}
     times = [{"timestamp": T + at, "stack": int(at > 2), "cpu": 1 / 3} for at in (1, 2, 3)]
@@ -104,7 +104,7 @@ def test_a_call_shows_its_lines_beside_the_source(page: OpenedPage) -> None:
     assert [cell[3] for cell in cells] == SOURCE.splitlines()
     assert rows.nth(1).locator("i").count() == 0  # it computes
     assert rows.nth(3).locator("i.waits").count() == 1
-    # The way there is still shown, and leads back.
+    # The path is still shown, and leads back.
     assert page.texts("#flame button") == ["nearest", "nearest", "norm"]
     page.tab.locator("#flame button", has_text="norm").click()
     assert "source is not recorded" in page.text("#flame-frame .absent")
@@ -159,7 +159,7 @@ def test_without_samples_it_says_why(open_page: Opener, tmp_path: Path) -> None:
 
 @pytest.fixture
 def opened(open_page: Opener, report: Path) -> Opener:
-    """Open the report, or another one, at a place of it."""
+    """Open the report, or another one, at an address within it."""
     return lambda fragment="", path=report: open_page(path, fragment)
 
 
@@ -185,7 +185,7 @@ def test_the_drawer_tells_of_all_task_runs(opened: Opener, analyser: TraceAnalys
     assert page.texts("#function .slowest button") == ["4 s", "3 s", "2 s", "1 s"]
     cells = page.texts("#function .of-workers tr:nth-child(2) > *")
     assert cells == ["worker-node1-0", "4", "10 s", "", "2.5 s"]
-    # Its lines as the table has them.
+    # Its lines are those of the table.
     lines = analyser.hot_lines("nearest")
     assert sorted(lines["Line"].tolist()) == [41, 43]
     assert page.texts("#function .line-list .seconds") == ["1.75 s", "1.75 s"]
@@ -203,11 +203,11 @@ def test_ways_into_the_drawer_and_out_of_it(opened: Opener) -> None:
     page.tab.locator("#task-table .rows .link").click()
     assert page.text("#function-title") == "nearest"
     assert page.tab.evaluate("location.hash") == "#about=nearest"
-    assert page.chosen_row() == []  # only the name leads there
+    assert page.chosen_row() == []  # only the name is a link
     page.tab.keyboard.press("Escape")
     page.until(lambda: "search=nearest-4" in page.tab.evaluate("location.hash"))
     assert not is_open(page)
-    # By keyboard.
+    # With the keyboard.
     page.tab.locator("#task-table .table").focus()
     page.tab.keyboard.press("ArrowDown")
     page.tab.keyboard.press("Enter")
@@ -235,7 +235,7 @@ def test_ways_into_the_drawer_and_out_of_it(opened: Opener) -> None:
 def test_a_name_without_task_runs_and_a_hostile_one(opened: Opener) -> None:
     page = opened("#about=no%20such")
     assert "no task run" in page.text("#function .absent")
-    name = "/script><img"  # as Dask names the tasks of the hostile key
+    name = "/script><img"  # Dask's name for the tasks with the hostile key
     page.tab.evaluate("name => location.hash = new URLSearchParams({ about: name })", name)
     page.until(lambda: page.text("#function-title") == name)
     assert figures(page)["Task runs"] == "1"
@@ -270,8 +270,8 @@ def go_to(page: OpenedPage, key: str) -> None:
 
 
 def test_details_are_those_of_one_run_of_a_key(page: OpenedPage) -> None:
-    page.search("kmeans.py", "8 found")  # whose code is there, who logged or failed there
-    page.search("NO CHUNK", "1 found")  # the run that logged it, not the other
+    page.search("kmeans.py", "8 found")  # functions with code, log records or errors in that file
+    page.search("NO CHUNK", "1 found")  # the task run that logged it, not the other
     page.search("load-1", "2 found")
     told = set()
     for _ in range(2):
@@ -281,7 +281,7 @@ def test_details_are_those_of_one_run_of_a_key(page: OpenedPage) -> None:
     logged = f"ERROR no chunk {HOSTILE} (OSError) {WORK}:41 nearest"
     assert told == {("erred", CALLS.rstrip()), ("memory", logged)}
 
-    # Why there is no sample.
+    # The reason for missing samples.
     go_to(page, "coroutine-1")
     (long,) = page.texts("#details ul.logs li")
     assert len(long) < 400
@@ -294,7 +294,7 @@ def test_details_are_those_of_one_run_of_a_key(page: OpenedPage) -> None:
 def test_few_samples_of_many_task_runs_are_left_out(
     opened: Opener, analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of nearest-2 there are three samples, of the others one or two: five are one too many."""
+    """nearest-2 has three samples, and others have one or two: five are one too many."""
     monkeypatch.setattr(flame_data, "MOST_SAMPLES", 4)
     page = opened("#task=nearest-2", analyser.report(tmp_path / "few.html"))
     assert len(page.texts("#details .line-list li")) == 2

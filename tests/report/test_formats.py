@@ -1,4 +1,4 @@
-"""Export formats: one list that the functions, the command line and the documentation read."""
+"""Export formats: functions, command line and documentation use the same list."""
 
 from __future__ import annotations
 

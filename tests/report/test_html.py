@@ -1,4 +1,4 @@
-"""Reports as files: what they hold, hostile text, empty runs, and the command."""
+"""Reports as files: contents, hostile text, empty runs, and the command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SURROGATE = "half-\ud800-pair"
 ESCAPES = "bell-\x07-\u202egnp.exe"
 FORMULA = "=HYPERLINK(1)"
 LONG = "x" * 1_000_000
-#: Each hostile text but the long one, and how it is shown.
+#: Hostile texts, except for the long one, and how they are shown.
 SHOWN = {
     **{text: text for text in (IMAGE, SCRIPT, COMMENT, FORMULA)},
     **{SURROGATE: "half-\\ud800-pair", ESCAPES: "bell-\\x07-\\u202egnp.exe"},
@@ -33,7 +33,7 @@ SHOWN = {
 
 
 def unpacked(column: packing.PackedColumn) -> list[int]:
-    """Decode whole numbers by hand: base64, zlib, planes of bytes, distances."""
+    """Decode integers by hand: base64, zlib, planes of bytes, differences."""
     content = zlib.decompress(base64.b64decode(column.packed))
     count, width = column.about["count"], int(column.about["type"][1])
     numbers = [

@@ -1,4 +1,4 @@
-"""The report in a real browser: what a person sees, does and exports."""
+"""The report in a real browser: what users see, do and export."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_exported_tables_equal_the_frames(page: OpenedPage, analyser: TraceAnaly
     exported = pd.DataFrame(page.download("#task-csv")).set_index("Task Key")
     longest = analyser.per_task_bottleneck().set_index("Task Key")
     status = analyser.per_task_status().set_index("Task Key")
-    # The page holds whole microseconds.
+    # The page has integer microseconds.
     assert exported.index[0] == longest.index[0] == LOAD_0
     for key in longest.index:
         row = exported.loc[key]
@@ -51,14 +51,14 @@ def test_exported_tables_equal_the_frames(page: OpenedPage, analyser: TraceAnaly
 
 
 def test_selecting_in_the_chart_marks_the_table(page: OpenedPage) -> None:
-    # The first track, two of ten seconds: LOAD 0 runs from 1 to 3 on worker 0.
+    # In the first track, LOAD 0 runs on worker 0 from 1 to 3 of ten seconds.
     page.tab.mouse.click(*page.at(0.2, RULER + 10))
     page.until(lambda: page.details().get("Key") == LOAD_0)
     facts = {"Duration": "2 s", "Worker": "worker-node-0", "Result": "2 MB", "Shape": "(500, 500)"}
     assert facts.items() <= page.details().items()
     assert page.chosen_row()[0] == LOAD_0
     assert page.tab.evaluate("document.documentElement.scrollWidth") <= 1280
-    # Its one dependent: an arrow, and a name to follow.
+    # Its only dependent: an arrow, and a link.
     assert page.painted("overlay") > 100
     page.tab.click("#details ul.needed button")
     page.until(lambda: page.details().get("Key") == SUM_0)
@@ -90,7 +90,7 @@ def test_critical_path_is_shown_first(
         name, number, unit = text.rsplit(maxsplit=2)
         scale = {"s": 1.0, "ms": 1e-3}[unit]
         assert (name, float(number) * scale) == (kind, pytest.approx(seconds, rel=0.005))
-    # Work on the path selects its task run.
+    # A click on work of the critical path selects its task run.
     work = path[path["Kind"] == "Compute"].iloc[-1]
     middle = (work["Start (s)"] + work["Duration (s)"] / 2) / 10
     page.tab.mouse.move(*page.at(middle, RULER + 10))
@@ -120,7 +120,7 @@ def test_views(page: OpenedPage) -> None:
     page.tab.click('label:has(input[value="hierarchy"])')
     page.until(lambda: page.painted() > 1000)
     closed = page.canvas()["height"]
-    # load takes the most time: its track is the first, and opens to one for each worker.
+    # load takes the most time: its track is first, and expands to a track per worker.
     page.tab.mouse.click(*page.at(-0.05, RULER + 10))
     page.until(lambda: page.canvas()["height"] > closed)
     page.tab.mouse.click(*page.at(0.15, RULER + 10))
@@ -143,7 +143,7 @@ def test_zoom_and_pan(page: OpenedPage) -> None:
     page.until(lambda: page.window() == (0.0, 10.0))
     page.tab.click("#zoom-in")
     page.until(lambda: page.window() == (2.5, 7.5))
-    # The strip chooses the time.
+    # The strip selects the time.
     box = page.tab.locator("#strip canvas").bounding_box()
     width = box["width"] - GUTTER
     page.tab.mouse.move(box["x"] + GUTTER + 0.2 * width, box["y"] + 20)
@@ -219,11 +219,11 @@ def test_boxes_of_the_plan_tell_tasks_and_failures(page: OpenedPage) -> None:
     assert len(page.texts(".plan-box")) == 3
     assert "3 tasks · 3.53 s" in str(box_of(page, "load").text_content())
     assert page.texts(".plan-box.failed .bad") == ["1 failed"]
-    # What the sums take: the distinct results of all loads.
+    # The inputs of the sums: distinct results of all loads.
     assert page.texts(".plan-drawing text") == ["6 MB"]
     above, below = (box_of(page, name).bounding_box()["y"] for name in ("load", "sum"))
     assert above < below
-    # They can be put together.
+    # They can be combined.
     assert page.texts("#plan-by span") == ["layer", "function"]
     page.tab.check("#plan-by input[value=function]", force=True)
     assert len(page.texts(".plan-box")) == 3
@@ -248,7 +248,7 @@ def test_scrolling_the_page_past_the_chart_does_not_zoom(page: OpenedPage) -> No
     page.tab.evaluate("scrollTo(0, 0)")
     page.until(lambda: page.tab.evaluate("scrollY") == 0)
     page.tab.mouse.move(*page.at(0.5, RULER + 10))
-    page.tab.mouse.wheel(0, 100)  # all is shown already: the page scrolls on
+    page.tab.mouse.wheel(0, 100)  # everything is shown already, so the page scrolls
     page.until(lambda: page.tab.evaluate("scrollY") == 100)
     assert page.window() == (0.0, 10.0)
 
@@ -256,4 +256,4 @@ def test_scrolling_the_page_past_the_chart_does_not_zoom(page: OpenedPage) -> No
 def test_filter_of_functions(page: OpenedPage) -> None:
     page.tab.fill("#functions-filter", "SUM")
     names = "#functions-table .rows .row > div:nth-child(1)"
-    page.until(lambda: page.texts(names) == [SUM, SUM])  # letters alone are no hash to Dask
+    page.until(lambda: page.texts(names) == [SUM, SUM])  # Dask does not treat letters as a hash

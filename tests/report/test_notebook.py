@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: its figures, its findings, no markup of the trace's."""
+"""Display of a run in notebooks: figures, findings, and no markup from the trace."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_hostile_text_is_text_and_can_be_sent(tmp_path: Path) -> None:
     assert len(html) < 50_000
     assert len(text) < 20_000
     for shown in (html, text):
-        shown.encode()  # a message to the notebook is UTF-8: a lone surrogate would end it
+        shown.encode()  # messages to the notebook are UTF-8, which does not allow lone surrogates
 
 
 def test_of_an_empty_run_nothing_is_said_to_be_well(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A report in an output of a notebook: a frame as tall as its page."""
+"""A report in a notebook's output: a frame as tall as its page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dasfprof import TraceAnalyser, write_report
 from dasfprof.report.notebook import frame_html
 
 IMAGE = "x<img src=x onerror=alert(1)>"
-#: Borders of a frame, above and below.
+#: Height of a frame's borders, top and bottom.
 BORDERS = 2
 
 
@@ -30,7 +30,7 @@ Opened = Callable[..., Any]
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Give what opens notebooks of some outputs: none may complain, or ask for anything else."""
+    """Return a function that opens notebooks with outputs, without errors or other requests."""
     complaints: list[str] = []
     page = tmp_path / "notebook.html"
 
@@ -54,7 +54,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
 
 
 def whole(tab: Any, number: int) -> Any:
-    """Wait until a frame in view shows its whole page as tall as that is; return what is in it."""
+    """Wait until a visible frame is as tall as its page, and return the page in it."""
     element = tab.locator("iframe").nth(number)
     element.scroll_into_view_if_needed()
     inner = element.element_handle().content_frame()
@@ -67,12 +67,12 @@ def whole(tab: Any, number: int) -> Any:
 
 
 def wait_for(inner: Any, text: str) -> None:
-    """Wait until an expression is true in a report, where no script may evaluate text."""
+    """Wait until an expression is true in a report, whose policy forbids `eval`."""
     wait_until(lambda: inner.evaluate(text), DEADLINE)
 
 
 def heights(tab: Any, number: int) -> tuple[int, int]:
-    """Return how tall the page in a frame is, and the room that its frame has."""
+    """Return the height of the page in a frame, and the frame's inner height."""
     element = tab.locator("iframe").nth(number)
     inner = element.element_handle().content_frame()
     shown = inner.evaluate("Math.ceil(document.documentElement.getBoundingClientRect().height)")
@@ -112,7 +112,7 @@ def test_other_frames_do_not_change_a_height(text: str, opened: Opened) -> None:
 def test_a_scrollbar_hides_nothing_of_a_narrow_frame(
     text: str, browser: Any, opened: Opened
 ) -> None:
-    """The page is wider than this frame, and scrollbars take room, as on most desktops."""
+    """The page is wider than this frame, and scrollbars occupy space, as on most desktops."""
     desktop = browser.browser_type.launch(
         executable_path=browser_path(),
         args=["--no-sandbox", "--disable-gpu"],
@@ -130,12 +130,12 @@ def test_a_scrollbar_hides_nothing_of_a_narrow_frame(
 
 
 def test_only_a_number_is_a_height(opened: Opened) -> None:
-    """Messages of one sender arrive in their order: the last one shows that others were heard."""
+    """Messages of a sender arrive in order, so the last one shows that others were received."""
     page = """<script>addEventListener("message", () => {
         for (const height of [Infinity, 0, "77", 456])
             parent.postMessage({ dasfprofHeight: height }, "*");
     }, { once: true })</script>"""
-    # The frame is told as soon as it can hear it: it may be whole before this is, or after.
+    # The frame gets the message when it can receive it, which may be before or after it is ready.
     heard = """<script>
         window.heights = [];
         const frame = document.querySelector("iframe");
@@ -152,7 +152,7 @@ def test_only_a_number_is_a_height(opened: Opened) -> None:
 def test_the_frame_is_a_whole_report_in_any_page(
     analyser: TraceAnalyser, opened: Opened, tmp_path: Path
 ) -> None:
-    """A page in which no script beside the frame runs stands for a notebook that is not trusted."""
+    """A page without scripts besides the frame simulates an untrusted notebook."""
     report = write_report(analyser, tmp_path / "report.html", title=IMAGE)
     frame = re.sub(r"(?s)<script>.*", "", frame_html(report.read_text(encoding="utf-8"), IMAGE))
     inner = opened(frame).frames[1]
@@ -184,8 +184,8 @@ def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(
 def test_a_report_has_the_notebooks_theme(
     text: str, opened: Opened, light: str, dark: bool
 ) -> None:
-    """JupyterLab notes its theme beside the notebook; the system's is light here."""
-    # Were a scheme emulated, frames would not follow.
+    """JupyterLab stores its theme on the notebook's page; the system's theme is light here."""
+    # Frames would ignore an emulated colour scheme.
     body = f"<body data-jp-theme-light={light}>"
     inner = whole(opened(frame_html(text, "run"), head=body, color_scheme="null"), 0)
     assert inner.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == dark

@@ -1,4 +1,4 @@
-"""A colour means one thing on a page: what ran, a worker, or a class of time."""
+"""A colour has one meaning on a page: a function, a worker, or a category of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKERS = 3
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Plan seven functions on three workers, with gaps; one worker tells no memory."""
+    """Plan seven functions on three workers, with gaps; one worker has no memory samples."""
     tasks = [
         Task(f"f{at}-{worker}", worker, 2.0 * at, 2.0 * at + 1.0, cpu=0.5)
         for at in range(7)

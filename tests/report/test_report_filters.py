@@ -1,4 +1,4 @@
-"""What a click filters, what the search finds, where findings lead, and the address of all that."""
+"""Filters by clicks, search results, links of findings, and their addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 
-#: Of the three loads, and of the two sums.
+#: Steps of the three loads, and of the two sums.
 READ, REDUCE = "read", "reduce/sums"
 ERROR = {"state": "erred", "exception": "KeyError: 'depth'", "size": 0}
 FAILED = [compute("fails-2", 9.0, 0.25, 1, **ERROR), compute("breaks-1", 9.5, 0.25, 1, **ERROR)]
@@ -30,7 +30,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def listed(page: OpenedPage, table: str = "task") -> list[str]:
-    """Give the first cells of the rows of a table."""
+    """Return the first cells of the rows of a table."""
     return page.texts(f"#{table}-table .rows .row > div:first-child")
 
 
@@ -89,7 +89,7 @@ def test_the_search_finds(page: OpenedPage, analyser: TraceAnalyser) -> None:
         page.search(query, f"{len(wanted)} found")
         assert set(listed(page)) == wanted
 
-    # It tells what filters hide.
+    # It reports rows that filters hide.
     page.tab.evaluate(f"location.hash = '#function={LOAD}'")
     page.until(lambda: len(listed(page)) == 3)
     page.search("keyerror", "0 found, 2 more hidden by filters")
@@ -127,10 +127,10 @@ def test_keys_keep_their_index_and_the_first_column_stays(
     worker = cell.locator("> div").nth(3)
     before = worker.bounding_box()["x"]
     page.tab.evaluate("document.querySelector('#task-table .table').scrollLeft = 300")
-    # While rows are drawn anew there is none.
+    # There is none while rows are redrawn.
     page.until(lambda: (now := worker.bounding_box()) and now["x"] == before - 300)
     assert cell.locator("> div").first.bounding_box()["x"] == box["x"]
-    # What explains a row comes before what describes it.
+    # Columns that explain a row come before those that describe it.
     labels = page.texts("#task-table .head button")
     assert labels.index("Exception") < labels.index("CPU (s)")
     messages = {"", *analyser.trace.tasks["exception"].dropna()}

@@ -1,4 +1,4 @@
-"""The report's findings in a real browser: what they say, and where they lead."""
+"""The report's findings in a real browser: texts and links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dasfprof.report import documents
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
-#: Of the ten seconds of the run.
+#: Findings about the run of ten seconds.
 FINDINGS = (
     Finding.of("slow-sums", "Sums are slow.", "1.25 s", "Do less.", seconds=2.5, function=SUM),
     Finding.of("a-time", "A pause.", "1 s", "Do more.", seconds=1.0, start=3.0, stop=3.5),
@@ -57,9 +57,9 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
         if row["Rule"] != "hostile":
             assert all(row[name] in text for name in ("Finding", "Evidence", "Suggestion"))
     assert page.texts("#findings .stake") == ["2.5 s", "1 s", "250 ms", ""]
-    # A shape and a word, not the colour alone.
+    # There is a shape and a word, not only a colour.
     assert [text[0] for text in page.texts("#findings .severity")] == ["▲", "◆", "●", "○"]
-    # What is of little weight waits behind a summary.
+    # Less severe findings are collapsed.
     assert page.tab.locator("#finding-2").is_visible()
     assert not page.tab.locator("#finding-3").is_visible()
 
@@ -108,7 +108,7 @@ def test_hostile_findings_are_text(page: OpenedPage) -> None:
 def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
-    # The address goes on to tell all that is seen, a moment later.
+    # Shortly afterwards, the address describes everything that is shown.
     address = "location.hash.slice(1)"
     page.until(lambda: parse_qs(page.tab.evaluate(address)).get("finding") == ["1"])
     assert page.tab.locator("input[value=flatten]").is_checked()
@@ -120,14 +120,14 @@ def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     assert page.tab.locator(".findings [aria-current]").count() == 0
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
-    # The address is the same as before: following it again leads there again.
+    # The address is the same as before, and following it again leads there again.
     page.tab.click("#zoom-out")
     page.tab.click("#finding-1 a")
     page.until(lambda: page.window() == (0.0, 10.0))
 
 
 def test_a_finding_is_followed_though_the_address_is_written_meanwhile(page: OpenedPage) -> None:
-    # The browser tells of an address later than it goes there; what was seen may come between.
+    # The browser reports an address after going there, and another view may come between.
     page.tab.evaluate(
         """() => { document.querySelector("#finding-1 a").click();
         history.replaceState(null, "", "#view=critical"); }"""
@@ -139,7 +139,7 @@ def test_a_finding_is_followed_though_the_address_is_written_meanwhile(page: Ope
 def test_a_finding_leads_to_its_time_by_keyboard_and_back(page: OpenedPage) -> None:
     page.tab.locator("#finding-2 a").focus()
     page.tab.keyboard.press("Enter")
-    # A quarter of the half second on either side.
+    # A quarter of the half second is added on either side.
     page.until(lambda: page.window() == pytest.approx((2.875, 3.625), abs=0.01))
     assert page.tab.evaluate("document.activeElement.className") == "overlay"
     assert page.painted("overlay") > 100
@@ -148,7 +148,7 @@ def test_a_finding_leads_to_its_time_by_keyboard_and_back(page: OpenedPage) -> N
     page.tab.click("#followed button")
     focused = "document.activeElement.closest('li')?.id"
     page.until(lambda: page.tab.evaluate(focused) == "finding-2")
-    # The browser's own way back: nothing is marked, and the whole run is shown.
+    # With the browser's back button, nothing is marked, and the whole run is shown.
     page.tab.go_back()
     page.until(lambda: page.window() == (0.0, 10.0))
     assert not page.tab.locator("#followed").is_visible()

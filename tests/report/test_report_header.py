@@ -1,4 +1,4 @@
-"""The head of a report: on what and with what a run was recorded."""
+"""The header of a report: system, versions and settings of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_hosts_cores_versions_and_program(open_page: Opener, tmp_path: Path) -> 
         "python 3.13.0, dask 2026.8.0, distributed 2026.8.0"
     )
 
-    # What no file tells is left out.
+    # Unknown facts are left out.
     page = open_page(small_run(tmp_path / "bare", versions={}).report(tmp_path / "bare.html"))
     assert page.text("#subtitle").endswith("node: 2 workers")
     assert page.text("#recorded-with") == ""
@@ -46,7 +46,7 @@ def test_the_timeline_begins_on_the_first_screen(open_page: Opener, tmp_path: Pa
 
 
 def test_what_a_run_cost_where_a_price_is_set(open_page: Opener, tmp_path: Path) -> None:
-    # Two workers for two hours, each with a thread that was busy for one.
+    # Two workers existed for two hours, each with a thread that was busy for one hour.
     tasks = [Task("load-0", 0, 0.0, 3600.0), Task("load-1", 1, 3600.0, 7200.0)]
     used = [(who, at, {}) for who in (0, 1) for at in (0.0, 7200.0)]
     held = [(who, at, {"state": "running"}) for who, at, _ in used]

@@ -1,4 +1,4 @@
-"""The page leads from a task run to the runs whose results it took, and back, in a real browser."""
+"""Links between a task run and its dependencies and dependents, in a real browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.report.page import timeline_data
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Three runs of ``make-0``, the second of them taken twice; ``late-0`` runs after its taker."""
+    """Write three runs of ``make-0``, the second of which is used twice, and a late ``late-0``."""
     tasks = [
         Task("make-0", 0, 0.0, 1.0),
         Task("take-0", 1, 1.5, 2.0, dependencies=["make-0"]),
@@ -73,13 +73,13 @@ KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], ver
 def test_keys_with_hashes_are_shown_found_and_linked(
     half: bool, open_page: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there are too many hashes for a page, it has the first half of each."""
+    """If there are too many hashes for a page, it has the first half of each."""
     monkeypatch.setattr(timeline_data, "_MANY_HASHES", 5 if half else 5000)
     events = [
         compute(key, 1.0 + at, 0.5, 0, dependencies=KEYS[:at][-1:]) for at, key in enumerate(KEYS)
     ]
     page = open_page(analyser_of(tmp_path, events).report(tmp_path / "report.html"))
-    # Of a UUID two dashes are among the first sixteen digits.
+    # The first sixteen digits of a UUID contain two dashes.
     told = [key[: 22 if key.startswith("inc") else 20] + "…" if half else key for key in KEYS]
 
     def shown() -> list[str]:

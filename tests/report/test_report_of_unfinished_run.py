@@ -1,4 +1,4 @@
-"""A task that had not ended, in the report: a bar with an open end; and in exported files."""
+"""An unfinished task in the report, as a bar with an open end, and in exported files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_its_bar_is_found_and_told_as_open(
 ) -> None:
     page = open_page(analyser.report(tmp_path / "hung.html"), "#view=flatten")
     page.tab.select_option("#only-function", label="f")
-    # The thread of the task that hangs is the second track or the first; both last to the end.
+    # The thread of the hanging task is the first or second track; both last to the end.
     for track in (0, 1):
         page.tab.mouse.click(*page.at(0.9, RULER + 26 * track + 10))
         if page.details().get("Key") == "f-1":

@@ -1,4 +1,4 @@
-"""Steps and lines of the program in the report: their view, filters, details and tables."""
+"""Steps and lines of the program in the report: view, filters, details and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opened_pages import LOAD, RULER, OpenedPage, Opener, assert_exported, small
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace.lines import MADE_BY_DASK, REASONS
 
-#: The steps and lines of the three loads, the two sums, and of what belongs to none.
+#: Steps and lines of the three loads, the two sums, and other tasks.
 READ, REDUCE = "read <i>all</i>", "reduce/sums"
 LINES = {"load": "pipe<b>line.py:3", "sum": "pipe<b>line.py:3, 8"}
 LOAD_0 = str((LOAD, 0))
@@ -47,22 +47,22 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
     page.tab.click('label:has(input[value="hierarchy"])')
-    # Three steps, open, of a function each: six tracks of 26 pixels.
+    # Three expanded steps with one function each: six tracks of 26 pixels.
     page.until(lambda: page.canvas()["height"] == RULER + 6 * 26)
-    # The loads are the first; two of them ran at a time.
+    # The loads are first; two of them ran in parallel.
     page.tab.mouse.click(*page.at(-0.05, RULER + 26 + 10))
     page.until(lambda: page.canvas()["height"] == RULER + 7 * 26)
     page.tab.mouse.click(*page.at(0.25, RULER + 26 + 10))
     page.until(lambda: page.details().get("Key") == LOAD_0)
     assert page.details()["Step"] == READ
-    # Closed with its step, they are all in one track.
+    # If the step is collapsed, they are all in one track.
     page.tab.mouse.click(*page.at(-0.05, RULER + 10))
     page.until(lambda: page.canvas()["height"] == RULER + 5 * 26)
 
 
 def test_the_band_of_steps(page: OpenedPage) -> None:
     page.tab.locator("#timeline").scroll_into_view_if_needed()
-    # The loads ran from 1 to 4 of ten seconds, the sums from 4 on: one line of 16 pixels is enough.
+    # The loads ran from 1 to 4 of ten seconds, the sums from 4: one line of 16 pixels is enough.
     page.until(lambda: page.canvas()["height"] == RULER + 16 + 96)
     page.tab.mouse.move(*page.at(0.2, RULER + 8))
     page.until(lambda: page.tab.locator("#timeline .tip").is_visible())

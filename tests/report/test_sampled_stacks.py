@@ -1,4 +1,4 @@
-"""Sampled stacks in the formats of viewers of flame graphs: whole, in time, and inert."""
+"""Stack samples in the formats of flame graph viewers: complete, over time, and inert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and names as text: exact layouts, any width, hostile content."""
+"""Tables and names as text: exact layout, any width, and hostile content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dasfprof.text import (
     format_size,
 )
 
-#: Objects, and how a terminal shows them.
+#: Objects, and their texts in a terminal.
 SHOWN_AS: dict[Any, str] = {
     "\x1b[31mred\x1b[0m": "\\x1b[31mred\\x1b[0m",
     "\x1b]0;owned\x07": "\\x1b]0;owned\\x07",  # the title of the window
@@ -64,7 +64,7 @@ def test_display_width() -> None:
     assert display_width("e\u0301") == 1
 
 
-#: Sizes and durations have three digits, and durations from two minutes on two units.
+#: Sizes and durations have three digits. Durations of at least two minutes have two units.
 SHOWN: dict[Callable[[Any], str], dict[float, str]] = {
     format_size: {
         **{0: "0 B", 999: "999 B", 1000: "1 kB", 29_149: "29.1 kB", 99_950: "100 kB"},

@@ -1,4 +1,4 @@
-"""The sums of an area of the timeline are those of the tables."""
+"""Sums over an area of the timeline equal those of the tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof import TraceAnalyser
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Two workers of two threads; delays, reads from disk, transfers, a late graph, a pause."""
+    """Plan two workers with two threads, delays, spilling, transfers, a late graph, and a pause."""
     tasks = filled(["load", "clean"], 0.371, count=20)
     for number, task in enumerate(tasks):
         task.start += 0.02 + 0.01 * (number % 5)
@@ -35,7 +35,7 @@ def test_the_whole_run_is_the_accounting(page: OpenedPage, analyser: TraceAnalys
     table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     table = table[table > 0]
     assert len(table) >= 8
-    for tracks in (2, 4):  # all workers folded, and open
+    for tracks in (2, 4):  # all workers collapsed, and expanded
         page.tab.click("#fold-all")
         page.tab.locator("#timeline .overlay").focus()
         page.tab.keyboard.press("m")
@@ -71,7 +71,7 @@ def test_the_lanes_of_a_worker_are_its_accounts(page: OpenedPage, analyser: Trac
     assert "Worker paused" in classes
     for row in own.to_dict("records"):
         text = classes[row["Class"]][0]
-        # The last pixel of the canvas may be left out.
+        # The last pixel of the canvas may be missing.
         low, high = shown(text).bounds
         assert low * 0.98 <= row["Thread Time (s)"] <= high * 1.02, row["Class"]
 
@@ -87,6 +87,6 @@ def test_workers_by_busy_time(open_page: Opener, tmp_path: Path) -> None:
         page.tab.select_option("#order", order)
         page.tab.locator("#timeline .overlay").focus()
         page.tab.keyboard.press("Enter")
-        # The first task run of the first lane that has any.
+        # The first task run of the first track that has any.
         page.until(lambda key=f"on-{first}": page.details().get("Key") == key)
         page.tab.click("#details .close")

@@ -1,4 +1,4 @@
-"""What is selected stays in sight: its panel is beside the chart, or beneath, and over no lane."""
+"""The selection stays visible: its panel is next to or below the chart, and covers no track."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADS = 32
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Eight workers of four threads, busy for 20 s; the last task runs on the last one."""
+    """Plan eight workers with four threads for 20 s; the last task runs on the last worker."""
     lanes = [divmod(lane, 4) for lane in range(THREADS)]
     tasks = [Task(f"load-{worker}-{at}", worker, 1.0, 9.0, thread=at) for worker, at in lanes]
     tasks += [Task(f"clean-{at}", 0, 10.0 + at, 10.5 + at, thread=0) for at in range(8)]
@@ -30,7 +30,7 @@ def box(page: OpenedPage, selector: str) -> dict[str, float]:
 
 
 def bar_of(page: OpenedPage, time: float, lane: int) -> tuple[float, float]:
-    """Give where in the window a time on a lane is, of as many lanes as fit."""
+    """Return the position in the window of a time on a track."""
     canvas = page.canvas()
     high = (canvas["height"] - RULER) / THREADS
     return page.at(time / 20.0, RULER + (lane + 0.5) * high)
@@ -48,7 +48,7 @@ def test_a_click_covers_no_lane_and_leaves_what_was_clicked_in_sight(
     page.until(lambda: width < 1280 or page.canvas()["width"] < before["width"] - 200)
     canvas, panel = page.canvas(), box(page, "#details")
     bars = box(page, "#contents")
-    # All lanes are between the bar of sections and the end of the window, and the panel is on none.
+    # All tracks are between the bar of sections and the end of the window. The panel covers none.
     assert canvas["y"] >= bars["y"] + bars["height"]
     assert canvas["y"] + canvas["height"] <= height
     if width >= 1280:
@@ -66,7 +66,7 @@ def test_a_match_below_the_fold_is_brought_into_sight(open_page: Opener, report:
         page = open_page(report, "#view=flatten", viewport={"width": 1400, "height": height})
         page.search("last-1", "1 found")
         page.follow("last-1")
-        # The chart is narrower now; the bar is where the outline is.
+        # The chart is narrower now, and the bar is at the outline.
         page.until(lambda p=page: p.canvas()["width"] < 1000)
         y = bar_of(page, 19.5, 31)[1]
         bars = box(page, "#contents")

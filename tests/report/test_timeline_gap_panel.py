@@ -1,4 +1,4 @@
-"""A click on a time between task runs tells what it was, and what the client did meanwhile."""
+"""A click on a time between task runs shows its category, and what the client did meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dasfprof.schema.steps import CLIENT_CALLS
 from dasfprof.schema.under_way import STACK
 
 MINE = "/home/me/mine.py"
-#: A thread that has nothing to do from 4 to 12.
+#: Tasks of a thread without work from 4 to 12.
 PLAN = Plan([Task("a-1", 0, 0.0, 4.0), Task("b-1", 0, 12.0, 16.0)], workers=1, threads=1)
 
 
@@ -44,7 +44,7 @@ def write(directory: Path) -> TraceAnalyser:
         call(8.0, 11.0, "submit", line=20, code="prepare", calls=50, seconds=1.0),
         call(13.0, 14.0, "gather"),
     ]
-    # A rare sample of the program stands for more than the time since the one before it.
+    # A rare sample of the program covers more than the time since the previous one.
     samples = [sample(at, 2.0, 0, "waiting") for at in (6.0, 8.0, 15.0)]
     samples.insert(2, sample(11.0, 5.0, 1, "program"))
     Plugin(directory, "StepRecorder", pid=20).write(
@@ -72,7 +72,8 @@ def test_a_click_pins_what_the_gap_was_and_what_the_client_did(page: OpenedPage)
     assert page.details() == {**place, **times, "End": "12.000 s"}
     classes = page.texts("#details .gap-classes b")
     assert classes and all(page.texts("#details .gap-classes li"))
-    # Of the compute three seconds of four are in the gap; of fifty calls it is not known when.
+    # Three of four seconds of the compute call are in the gap. The times of fifty calls are
+    # unknown.
     assert page.texts("#details .client-calls li") == [
         "compute 3 s of 4 s mine.py:7 main",
         "submit up to 1 s, 50 calls in a row mine.py:20 prepare",
@@ -100,7 +101,7 @@ def test_it_is_said_why_nothing_is_told(
     page.until(lambda: len(page.texts("#details .absent")) == 2)
     calls, stacks = page.texts("#details .absent")
     assert "not recorded" in calls and "not sampled" in stacks
-    # Of a page that lacks the briefer calls nobody can say that there was none.
+    # If a page lacks the brief calls, it is unknown whether there were any.
     monkeypatch.setattr(flame_data, "MOST_CALLS", 0)
     page = open_page(write(tmp_path / "full").report(tmp_path / "few.html"), "#view=flatten")
     click(page, 8.0)
@@ -113,7 +114,7 @@ async def naps(seconds: float) -> None:
 
 
 def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, tmp_path: Path) -> None:
-    """The one thread of its worker begins nothing meanwhile: that has a class, and no account."""
+    """The only thread of its worker starts no task meanwhile, which has a separate category."""
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with new_client(**options) as client, dasfprof.profile(client, directory=tmp_path) as run:
         for function, seconds in ((time.sleep, 0.1), (naps, 4.0), (time.sleep, 0.1)):
@@ -127,7 +128,7 @@ def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, tmp_path
     threads = [track["thread"] for track in tracks["tracks"]]
     assert None in threads and len(threads) == 2
     (lane,) = (at for at, thread in enumerate(threads) if thread is not None)
-    # It slept for four seconds in the middle of the run.
+    # The client slept for four seconds in the middle of the run.
     page.tab.mouse.click(*page.at(0.5, RULER + 12 + 26 * lane))
     page.until(lambda: page.texts("#details .gap-classes b"))
     assert page.texts("#details .gap-classes b")[0] == held

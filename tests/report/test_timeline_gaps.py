@@ -1,4 +1,4 @@
-"""What the timeline shows between and inside the bars, against time accounting."""
+"""The timeline between and inside the bars, compared with time accounting."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dasfprof.analysis.model.accounting import by_class, find_thread_seconds, ma
 from dasfprof.analysis.model.thread_time import RUNNING, USES
 
 
-#: Two workers of two threads for 16 s. On the first a task takes in its inputs from 1 to 2, waits
-#: for a thread until 3, holds one from 3 to 12 and runs from 4 to 10; nothing is submitted before 1
-#: and after 12. Its second thread and the second worker never run anything.
+#: Two workers with two threads for 16 s. On the first, a task fetches its inputs from 1 to 2, waits
+#: for a thread until 3, holds it from 3 to 12, and runs from 4 to 10. No task is submitted before 1
+#: or after 12. The first worker's second thread and the second worker never run a task.
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     spent = {"cpu": 3.0, "run_queue": 1.0, "storage": 1.0, "deserialize": 0.25}
@@ -29,7 +29,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def told(page: OpenedPage, time: float, lane: int) -> list[str]:
-    """Give the lines told of a time on a lane, of sixteen seconds."""
+    """Return the lines of the tooltip at a time (of sixteen seconds) on a track."""
     return hovered(page, time / 16, (lane + 0.5) * 24)
 
 
@@ -44,7 +44,7 @@ def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
 
 def test_gaps_are_named(page: OpenedPage) -> None:
     assert told(page, 6.0, 0)[0] == "load"
-    # Each thread's share of what one of two threads waited for.
+    # One of two threads waited, so each thread has half of that.
     assert [line.split(":")[0] for line in told(page, 0.5, 0)] == [
         *("3 s without a task", "No runnable tasks 1 s", "Waiting for client 1 s"),
         *("Task start delay 500 ms", "Others"),
@@ -53,7 +53,7 @@ def test_gaps_are_named(page: OpenedPage) -> None:
     assert before == "1 s before load"
     assert classes == ["Task overhead 750 ms", "Deserializing 250 ms"]
     assert told(page, 11.0, 0)[1].startswith("Task overhead 2 s")
-    # Threads that never ran anything have lanes.
+    # Threads that never ran a task have tracks.
     assert told(page, 8.0, 3)[0] == "16 s without a task"
 
 
@@ -74,12 +74,12 @@ def colour_at(page: OpenedPage, time: float, y: float) -> str:
 
 
 def swatch(page: OpenedPage, name: str) -> str:
-    """Return the colour of a class of time in the legend."""
+    """Return the colour of a category in the legend."""
     return colour_of(page.tab.locator("#gap-legend li", has_text=name).first)
 
 
 def test_bars_show_what_their_thread_did(page: OpenedPage) -> None:
-    # Of six seconds three on a core, then one without, one in calls of a storage, one in none.
+    # Of six seconds, three are on a core, one is CPU wait, one in storage calls, and one in others.
     classes = ("Computing", "Waiting for CPU", "Waiting for storage", "Blocked")
     for time, name in zip((5.5, 7.5, 8.5, 9.5), classes, strict=True):
         wanted = swatch(page, name)
@@ -92,7 +92,7 @@ def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(page: Opene
     for part in ("#gap-legend i", "#class-names i", ".classes i"):
         found = page.tab.locator(part).evaluate_all(looks)
         assert len(set(found)) == len(found) >= 4, part
-    # From 3 to 4 the thread deserialises for a quarter of a second, and is held for the rest.
+    # From 3 to 4, the thread deserializes for a quarter of a second, and is held otherwise.
     seen = {colour_at(page, 3.5, RULER + y) for y in range(4, 20)}
     for name in ("Task overhead", "Deserializing"):
         parts = map(int, re.findall(r"\d+", swatch(page, name)))
@@ -106,7 +106,7 @@ def test_arrows_go_from_the_run_that_made_a_result(open_page: Opener, tmp_path: 
     page = open_page(path, "#view=flatten&task=b-1")
     page.until(lambda: page.details().get("Key") == "b-1")
     red, green, blue, opacity = np.moveaxis(page.pixels("#timeline .overlay", 0, 0), -1, 0)
-    # Brown: the colour of what a task needs.
+    # Brown is the colour of dependencies.
     _, x = np.nonzero((red > 120) & (green < 90) & (blue < 40) & (opacity > 0))
     times = (x - GUTTER) / (page.canvas()["width"] - GUTTER) * 15.0
     assert 4.0 - 0.1 <= times.min() < 4.3
@@ -125,7 +125,7 @@ def test_failed_runs_are_marked_and_found(open_page: Opener, tmp_path: Path) -> 
     page.until(lambda: page.text("#found") == "2 found")
     keys = page.texts("#task-table .rows .row > div:first-child")
     assert sorted(keys) == ["fails-0", "fails-1"]
-    # It stays framed in red when it is coloured by something else.
+    # It keeps its red frame when the colouring changes.
     bad = page.tab.evaluate("getComputedStyle(document.querySelector('#tiles .bad dd')).color")
     box = page.canvas()
     x = (4.25 / 5.5) * 16

@@ -1,4 +1,4 @@
-"""What hands, eyes and screen readers meet in the timeline: gestures, lines, names, contrast."""
+"""Gestures, lines, names and contrast in the timeline, also for screen readers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: Of the run.
+#: Seconds of the run.
 SECONDS = 8.0
 
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Two workers; four tasks that differ in function, duration, use of the CPU and end."""
+    """Plan two workers with four tasks of different function, duration, CPU usage and outcome."""
     failed: dict[str, Any] = {"state": "erred", "exception": "ValueError: no", "size": 0}
     tasks = [
         Task("load-1", 0, 0.5, 3.5, cpu=0.2),
@@ -31,7 +31,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def colours(page: OpenedPage, time: float, y: int, canvas: str = "#timeline .picture") -> set[str]:
-    """Give the colours of some pixels beside each other of a canvas, at a time."""
+    """Return the colours of adjacent pixels of a canvas at a time."""
     return set(colours_at(page, time / SECONDS, y, wide=5, canvas=canvas))
 
 
@@ -51,13 +51,13 @@ def test_bars_have_the_colour_that_the_legend_names(page: OpenedPage) -> None:
 
 
 def test_touchpad_and_mouse_move_it_alike(open_page: Opener, report: Path) -> None:
-    # A wheel just after the page was scrolled scrolls the page on: nothing scrolls it.
+    # A wheel event just after scrolling would scroll the page, so it must not be scrolled before.
     page = open_page(report, "#view=flatten", viewport=TALL)
     page.tab.click("#zoom-in")
     page.tab.click("#zoom-in")
     page.until(lambda: page.window() == (3.0, 5.0))
     page.tab.mouse.move(*page.at(0.5, RULER + 10))
-    # A touchpad moves sideways; a mouse does so with Shift.
+    # A touchpad scrolls horizontally, and a mouse does so with Shift.
     moves: list[tuple[float, float, str | None]] = [(200, 0, None), (0, 200, "Shift")]
     for sideways, down, key in moves:
         begin, end = page.window()
@@ -91,14 +91,14 @@ def test_one_line_at_the_pointer_and_at_round_times_through_all(
     page.tab.mouse.move(*page.at(7.3 / SECONDS, RULER + 10))
     page.until(lambda: len(colours(page, 7.3, RULER + 40, lanes)) > 1)
     page.until(lambda: colours(page, 7.3, 12, chart) != quiet)
-    # From a chart to the lanes as well.
+    # Also from a chart to the tracks.
     box = page.tab.locator(chart).first.bounding_box()
     x = box["x"] + GUTTER + 2.6 / SECONDS * (box["width"] - GUTTER)
     page.tab.mouse.move(x, box["y"] + 20)
     page.until(lambda: len(colours(page, 2.6, RULER + 40, lanes)) > 1)
     page.tab.mouse.move(2, 2)
     page.until(lambda: colours(page, 2.6, RULER + 40, lanes) == {"clear"})
-    # Between the lanes at two seconds, and in the chart's empty upper part.
+    # Between the tracks at two seconds, and in the chart's empty upper part.
     assert len(colours(page, 2.0, RULER + LANE + 2)) > 1
     assert len(colours(page, 2.0, 10, chart)) > 1
 

@@ -1,4 +1,4 @@
-"""Lanes of workers fold and show transfers, in a real browser."""
+"""Tracks of workers collapse and show transfers, in a real browser."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: Of the run.
+#: Seconds of the run.
 SECONDS = 10.0
 NAMES = [f"worker-node1-{number}" for number in range(3)]
 
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Three workers of two threads; two of three transfers to the first at a time."""
+    """Plan three workers with two threads; two of three transfers to the first are parallel."""
     tasks = [
         Task("load-1", 0, 1.0, 5.0, thread=1),
         Task("load-2", 0, 2.0, 4.0, thread=2),
@@ -38,7 +38,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def told(page: OpenedPage, time: float, lane: float) -> list[str]:
-    """Give the lines told of a time on a lane, of ten seconds."""
+    """Return the lines of the tooltip at a time (of ten seconds) on a track."""
     return hovered(page, time / SECONDS, (lane + 0.5) * LANE)
 
 
@@ -62,7 +62,7 @@ def test_transfers_are_those_of_the_table(page: OpenedPage, analyser: TraceAnaly
     page.tab.check("#transfers")
     transfers, workers = analyser.trace.transfers, analyser.trace.workers
     labels = workers.set_index("address")["worker"]
-    # Two lanes, as two are there at a time; then the two threads of the next worker and its own.
+    # Two tracks for two parallel transfers; then the two threads of the next worker and its track.
     lanes = iter([2, 3, 2, 6])
     for row in transfers.sort_values(["worker_id", "start"]).itertuples():
         middle = row.start + row.duration / 2 - analyser.trace.begin

@@ -1,4 +1,4 @@
-"""Entries of the timeline's legends isolate what they stand for, in a real browser."""
+"""Entries of the timeline's legends isolate their bars, in a real browser."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: Of the run.
+#: Seconds of the run.
 SECONDS = 13.5
 
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Nine functions on two workers; of two functions a run failed."""
+    """Plan nine functions on two workers; one task run of two functions failed."""
     tasks = []
     for at in range(27):
         failed = {"state": "erred", "exception": "ValueError: no"} if at in (3, 8) else {}
@@ -34,7 +34,7 @@ def isolated(page: OpenedPage) -> list[str]:
 
 
 def colours(page: OpenedPage, time: float, lane: int, begin: int, high: int) -> list[str]:
-    """Give the colours in a lane, from so many pixels beneath its top on, at a time."""
+    """Return the colours in a track at a time, from this many pixels below its top."""
     return colours_at(page, time / SECONDS, RULER + lane * LANE + begin, high=high)
 
 
@@ -68,7 +68,7 @@ def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
     page.tab.click("#classes > [title^=Computing]")
     page.until(lambda: isolated(page) == ["Computing"])
     assert page.text("#found") == "", "all task runs may have computed"
-    # Of each bar the part in which it computed, here a half.
+    # The part of each bar that is computing, which is half here.
     first = analyser.trace.tasks.query("worker == 'worker-node1-0'").iloc[0]
     assert first["cpu"] == pytest.approx(first["duration"] / 2, rel=1e-4)
     colour = colour_of(page.tab.locator("#gap-legend"))

@@ -1,4 +1,4 @@
-"""The sentences that a report begins with."""
+"""The first sentences of a report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = ("tasks-too-small", 15.0, "Tasks are too small: 5 of them.", "Batch inpu
 SLOW = ("slow-worker", 20.0, "x", "y")
 FAILED = ("failed-tasks", float("nan"), "6 tasks failed in client.load: KeyError.", "Mend load().")
 LEFT = ("unfinished-run", 15.0, "1 task was left: it hung.", "Look at it.")
-#: The advice and the sentence of the first finding, without what is after a colon or a semicolon.
+#: Advice and sentence of the first finding, up to a colon or semicolon.
 SMALL_SAID = "Batch inputs. Tasks are too small."
 
 
@@ -60,7 +60,7 @@ def test_findings_that_are_not_severe_and_the_longest_stage_before_the_first_tas
 
 
 def test_what_time_was_spent_on() -> None:
-    """The three largest classes, of the threads' time if their number is known."""
+    """The three largest categories, as percentages of thread time if that is known."""
     spent = verdict(RAN, accounting(SHARES), findings()).spent
     told = ("29.5 s", "4 threads", "21 % computing", "42 % task overhead", "17 % waiting for CPU")
     assert all(words in spent for words in told)
@@ -71,7 +71,7 @@ def test_what_time_was_spent_on() -> None:
 
 
 def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
-    """Two workers of two threads each compute for half of four seconds and wait for a core."""
+    """Two workers with two threads compute for half of four seconds and otherwise wait for CPU."""
     facts = {"cpu": 0.5, "run_queue": 0.5}
     places = itertools.product(range(4), (0, 1), (1, 2))
     tasks = [
@@ -80,6 +80,6 @@ def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
     ]
     analyser = Plan(tasks, workers=2, threads=2, cores=2).write(tmp_path)
     found = verdict(summarise(analyser.run), analyser.time_accounting(), analyser.diagnose())
-    # Two threads would take as long for the eight CPU seconds: nothing is known to be at stake.
+    # Two threads would take as long for the eight CPU seconds, so there are no known savings.
     assert "stake" not in found.headline
     assert all(part in found.spent for part in ("4 s", "50 % computing", "50 % waiting"))

@@ -1,4 +1,4 @@
-"""What tests of the timeline share: sums of an area, heights of lanes, what is told at a point."""
+"""Helpers for tests of the timeline: sums of an area, heights of tracks, and tooltips."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from opened_pages import GUTTER, RULER, OpenedPage
 
-#: The height of a lane where there is room.
+#: Height of a track if there is enough space.
 LANE = 26
-#: All of its page is seen: a wheel just after the page was scrolled scrolls the page on.
+#: Window size that shows the whole page, because a wheel event after scrolling would scroll it.
 TALL = {"width": 1280, "height": 2000}
 
 
 def sums_of(page: OpenedPage, table: str) -> dict[str, list[str]]:
-    """Give the cells of a table of an area's sums, without the head, by their first."""
+    """Return the cells of an area's table of sums, without the header, by the first cell."""
     rows = page.tab.locator(f"#{table} tr").all()[1:]
     return {
         str(row.locator("th").text_content()): row.locator("td").all_text_contents() for row in rows
@@ -21,7 +21,7 @@ def sums_of(page: OpenedPage, table: str) -> dict[str, list[str]]:
 
 
 def hovered(page: OpenedPage, share: float, y: float) -> list[str]:
-    """Give the lines told of a share of the time that is shown, at a height of the lanes."""
+    """Return the lines of the tooltip at a fraction of the shown time, and a height."""
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     page.tab.mouse.move(*page.at(-0.05, 5))
     page.tab.mouse.move(*page.at(share, RULER + y))
@@ -44,6 +44,6 @@ def colours_at(
 
 
 def colour_of(entry: Any) -> str:
-    """Return the colour of the swatch of an entry of a legend."""
+    """Return the colour of a legend's entry."""
     swatch = entry.locator("i").first
     return str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))
