@@ -1,4 +1,4 @@
-"""Tasks that do not end, beside those of `hung_programs`. Workers import this module."""
+"""Tasks that hang, in addition to those of `hung_programs`. Workers import this module."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def wants_multi_lock() -> None:
 
 
 def loops() -> None:
-    os.nice(5)  # not more: the other threads of its process wait for it
+    os.nice(5)  # not more, because other threads of its process wait for it
     number = 0
     while True:
         number += 1
 
 
 def takes_both(first: str, second: str) -> None:
-    """Take two locks, which are seen in this frame; another task takes them the other way round."""
+    """Acquire two locks, which this frame shows; another task acquires them in reverse order."""
     one, other = Lock(first), Lock(second)
     one.acquire()
     Event(f"{first} is held").set()
@@ -61,7 +61,7 @@ def pauses_without_gil() -> None:
 
 
 def computes_with_gil() -> None:
-    os.nice(19)  # this thread alone: tests beside it need the core
+    os.nice(19)  # this thread alone, because other tests need the core
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
@@ -82,7 +82,7 @@ def waits_for_release() -> None:
 
 
 def forget(key: str, dask_worker: Any) -> None:
-    """Make a worker lose a task that waits for a thread, as if a message had been lost."""
+    """Let a worker forget a task that waits for a thread, as if a message had been lost."""
     from distributed.worker_state_machine import FreeKeysEvent
 
     dask_worker.handle_stimulus(FreeKeysEvent(keys=[key], stimulus_id="planted"))

@@ -1,4 +1,4 @@
-"""The real commands, run as a shell would run them, and small traces for them."""
+"""Real commands, run like in a shell, and small traces for them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dasfprof.cli.main import cli
 from dasfprof.report.documents import read_schema
 
 BIN = Path(sys.executable).parent
-#: Seconds; a busy machine is no failure.
+#: Time limit (s), long enough for a busy machine.
 DEADLINE = 240.0
 WORKER = "worker-c096-0"
 NOTHING_KNOWN = {"shape": [], "dtype": "", "type": "int"}
 
 
 def environment(**variables: Any) -> dict[str, str]:
-    """This environment, with a known width and more."""
+    """Return this environment with a known width and more variables."""
     return {**os.environ, "COLUMNS": "100", **{name: str(v) for name, v in variables.items()}}
 
 
 def shell(*command: Any, cwd: Path, **variables: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command of this Python's environment to its end."""
+    """Run a command of this Python environment to its end."""
     name, *args = map(str, command)
     streams: dict[str, Any] = {"capture_output": True, "text": True, "timeout": DEADLINE}
     place = {"cwd": cwd, "env": environment(**variables)}
@@ -39,7 +39,7 @@ def shell(*command: Any, cwd: Path, **variables: Any) -> subprocess.CompletedPro
 
 
 def invoke(*args: Any, columns: int = 100) -> Result:
-    """Run a command of dasfprof in this process, in a terminal of a width."""
+    """Run a command of dasfprof in this process, with a terminal width."""
     env = {"COLUMNS": str(columns)}
     return CliRunner().invoke(cli, [*map(str, args)], env=env, catch_exceptions=False)
 
@@ -47,7 +47,7 @@ def invoke(*args: Any, columns: int = 100) -> Result:
 def document_of(
     command: str, *args: Any, cwd: Path, code: int = 0
 ) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
-    """Run a command with ``--json``; give its document, which its schema takes, and its end."""
+    """Run a command with ``--json``, and return its document, which fits the schema, and result."""
     done = shell("dasfprof", command, "--json", *args, cwd=cwd)
     assert done.returncode == code, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.partition("\n")[0])

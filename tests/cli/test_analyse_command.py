@@ -1,4 +1,4 @@
-"""``dasfprof analyse`` on small traces, with values computed by hand."""
+"""``dasfprof analyse`` on small traces, with values calculated by hand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_three_tables(trace: Path) -> None:
     result = analyse(trace)
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    # Function, seconds, percent, MB of input, MB/s, tasks, seconds a task
+    # Function, seconds, percentage, MB of input, MB/s, tasks, seconds per task
     assert ["load", "3", "75", "0", "0", "2", "1.500"] in [line[:7] for line in lines]
     assert ["sum", "1", "25", "0", "0", "1", "1.000"] in [line[:7] for line in lines]
     assert [line for line in lines if line[:1] in (["0"], ["1"])] == [["0", "1"], ["1", "5"]]
@@ -123,7 +123,7 @@ def test_keys_in_findings_are_short_and_stay_apart() -> None:
     uuid = "0f0c8a52-6c35-4b9e-9a3f-5a6b7c8d9e0f"
     assert short_keys(f"('take-{one}', 3) waits") == "('take-…d6b', 3) waits"
     assert short_keys(f"f-{uuid} and f-{uuid}") == "f-…e0f and f-…e0f"
-    # Two of one end, what is no hash, and a longer one stay as they are.
+    # Two hashes with the same end, texts that are not hashes, and a longer one stay unchanged.
     for text in (f"take-{one}, take-{other}", "load-12, sum-3", f"take-{one}{one}"):
         assert short_keys(text) == text
 
@@ -189,7 +189,7 @@ def test_json_is_one_document(trace: Path) -> None:
     assert [row["worker-c096-0"] for row in tables["task_balance"]] == [1, 5]
     figures = {row["Rule"]: row["Figures"] for row in document["findings"]}
     assert figures["incomplete-trace"]["workers_died"] is False
-    # Of what was asked alone.
+    # Only the requested analyses.
     document = json.loads(analyse(trace, "--json", "-a", "task", "--head", 1).stdout)
     assert "findings" not in document
     assert [row["Task Key"] for row in document["tables"].pop("task_bottleneck")] == ["load-1"]
@@ -199,7 +199,7 @@ def test_json_is_one_document(trace: Path) -> None:
 def test_tables_fit_the_terminal(trace: Path) -> None:
     tables, heading, commands = analyse(trace, columns=60).stdout.partition("\nNext\n")
     assert max(map(len, tables.splitlines())) <= 60
-    # What is to be copied stays whole.
+    # Commands for copying are not split.
     assert heading
     assert commands == f"  dasfprof analyse --finding incomplete-trace {trace}\n"
 

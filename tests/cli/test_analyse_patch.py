@@ -1,4 +1,4 @@
-"""``dasfprof analyse --patch`` prints a diff that applies, or says why there is none."""
+"""``dasfprof analyse --patch`` prints a diff that applies, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "x = f(\n    chunks=5,\n)\ny = g(npartitions=9)"
 
 
 def test_a_diff_that_git_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of the last line of a file that has no line break."""
+    """This includes the last line of a file without a line break."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "program.py"
     file.write_text(TEXT)
@@ -72,7 +72,7 @@ def write_run(directory: Path, text: str) -> Path:
     [
         ("b = db.from_sequence(x, npartitions=64)", "+b = db.from_sequence(x, npartitions="),
         ("f = dd.read_csv(x, blocksize='25kB')", "+f = dd.read_csv(x, blocksize='"),
-        # The number is a variable, or is not that of the partitions that are too small.
+        # The number is a variable, or not that of the small partitions.
         ("b = db.from_sequence(x, npartitions=count)", ""),
         ("b = db.from_sequence(x, npartitions=63)", ""),
     ],

@@ -1,4 +1,4 @@
-"""The commands as such: help, versions, entry points, what they import."""
+"""All commands: help, versions, entry points, and imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dasfprof compare``: what it prints, its JSON, its gate, and what it says to wrong use."""
+"""``dasfprof compare``: output, JSON, regression gate, and errors for wrong use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ compare = partial(invoke, "compare", columns=110)
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five runs of each side, each in a directory of its own; after, clean takes twice as long."""
+    """Write five runs per side in separate directories; clean takes twice as long after."""
     place = tmp_path_factory.mktemp("sides")
     for number in range(5):
         Noisy().write(place / "before" / str(number), number)
@@ -83,7 +83,7 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
     assert "Wrote" in result.stdout
     assert page.read_text().startswith("<!doctype html>")
     again = compare("--json", "--html", page, "--fail-if-slower", "10%", *sorted(sides.iterdir()))
-    assert again.exit_code == 0  # after comes first by name: it got faster
+    assert again.exit_code == 0  # `after` comes first by name, so the change is faster
     assert json.loads(again.stdout)["verdict"]["kind"] == "faster"
     assert "Wrote" in again.stderr
     page.unlink()

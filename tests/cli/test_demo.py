@@ -1,4 +1,4 @@
-"""``dasfprof demo``, run for real on a small number of points."""
+"""``dasfprof demo`` with few points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
     (iterations,) = map(int, re.findall(r"Lloyd's iterations: (\d+) until", done.stdout))
     (clusters,) = re.findall(r"one partition per cluster: (.*) points", done.stdout)
-    # Three blobs of about a third of the points each, and none is lost on the way.
+    # Three clusters with about a third of the points each, and no point is missing.
     counts = [int(count.replace(",", "")) for count in clusters.split(", ")]
     assert (len(counts), sum(counts)) == (3, 200_000)
     assert all(60_000 < count < 73_000 for count in counts)
@@ -44,7 +44,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoke("report", "-o", "run.html", source).exit_code == 0
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert len(page) < 400_000
-    # It begins with what to do about the first finding, and what the finding is.
+    # It begins with the advice of the first finding, and the finding.
     facts = json.loads(re.search(r'id="facts">([^<]*)', page)[1])  # type: ignore[index]
     first = TraceAnalyser(run.files, progress=False).diagnose().iloc[0]
     headline = facts["summary"]["headline"]
@@ -62,12 +62,12 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for row in functions:
         chunks[row["Function"]] += int(row["Num Tasks (chunks)"])
         shares[row["Worker"]] += float(row["Percentage of total time (%)"])
-    # Eight files: each is a chunk, of each iteration a task.
+    # There are eight files, each with a chunk and a task per iteration.
     assert chunks["sum_by_nearest"] == 8 * iterations
     assert chunks["shuffle-transfer"] == 8
     assert [*shares.values()] == pytest.approx([100.0, 100.0])
 
-    # The demo's own lines, none of the command that called it.
+    # Lines of the demo, not of the command that called it.
     ledger = TraceAnalyser(run.files, progress=False).lines()
     own = ledger[~ledger["Line"].astype(str).str.startswith("(")]
     assert {Path(file).name for file in own["File"]} <= {"demo.py", "demo_pipeline.py"}

@@ -1,4 +1,4 @@
-"""``dasfprof estimate``: a script ends at its first compute, and nothing is computed."""
+"""``dasfprof estimate``: the script ends at its first compute call, and nothing is computed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_script_ends_at_its_first_compute(compute: str, tmp_path: Path) -> N
     assert "began ['--size']" in done.stdout
     assert "went on" not in done.stdout
     assert "swallowed" not in done.stdout
-    assert "pipeline.py:11" in done.stdout  # the line that built
+    assert "pipeline.py:11" in done.stdout  # the line that built the graph
     assert " tasks in " in done.stdout
 
 

@@ -30,7 +30,7 @@ def test_perfetto(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert document["otherData"]["run"] == "mine"
     assert "Wrote mine.json.gz" in result.stdout
     assert "ui.perfetto.dev" in result.stdout
-    # Directories are made.
+    # Directories are created.
     result = run(trace.parent, "--to", "csv", "-o", tmp_path / "new" / "tables")
     assert result.exit_code == 0
     tables = list((tmp_path / "new" / "tables").iterdir())

@@ -1,4 +1,4 @@
-"""``dasfprof info``: what files hold, how they ended, what was lost."""
+"""``dasfprof info``: contents of files, how they ended, and dropped events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ info = partial(invoke, "info")
 
 
 def flat(result: Result) -> str:
-    """The output with its lines put together."""
+    """Return the output with joined lines."""
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split())
 
@@ -105,7 +105,10 @@ UNCLEAR = "still being written on another host, or ended without closing"
     ("header", "state"),
     [
         ({}, "still being written"),
-        ({"process_started": 1.0}, "ended without closing"),  # its number is another's now
+        (
+            {"process_started": 1.0},
+            "ended without closing",
+        ),  # its PID now belongs to another process
         ({"pid": 1 << 22}, "ended without closing"),
         ({"pid_namespace": "pid:[1]"}, UNCLEAR),
         ({"boot_id": "another"}, UNCLEAR),
@@ -181,7 +184,7 @@ def test_hostile_headers_and_names(tmp_path: Path) -> None:
 
 
 def test_times_that_are_none(tmp_path: Path) -> None:
-    """As in files of earlier versions, which took any value as a time."""
+    """Files of earlier versions may have any values as times."""
     times = (1000.0, float("nan"), float("inf"), 10**400, "soon", None, 1003)
     database = FileDatabase(tmp_path / "mine.msgpack")
     source = Source.from_schema(Schema("I", "mine", (("timestamp", "value"),), ()))

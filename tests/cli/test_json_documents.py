@@ -1,4 +1,4 @@
-"""The JSON documents of commands have versioned schemas, and lead from one to the next."""
+"""JSON documents of commands have versioned schemas, and lead from one to the next."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from dasfprof.schema.under_way import SCHEDULER_STATE
 
 
 def asked(*args: Any, exit_code: int = 0) -> dict[str, Any]:
-    """Run a command in this process and read its document."""
+    """Run a command in this process, and return its document."""
     done = invoke(*args)
     assert done.exit_code == exit_code, done.output
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-#: Whose documents are looked at here; of those that run programs in `test_try.py`, `test_tune.py`.
+#: Commands whose documents are tested here. `test_try.py` and `test_tune.py` test the others.
 COMMANDS = sorted(VERSIONS.keys() - {"try", "tune"})
 
 
 def wait_for(name: str) -> None:
-    """Wait for an event of Dask's; a function of a module, so that workers can unpickle it."""
+    """Wait for an event of Dask. It is a module's function, so that workers can unpickle it."""
     Event(name).wait()
 
 
 def slow_function(name: str, seconds: float) -> Plan:
-    """Plan tasks of one function that are far longer than those of another."""
+    """Plan tasks of one function that take far longer than those of another."""
     tasks = filled(["load"], 0.1)
     for number in range(16):
         turn, lane = divmod(number, 4)
@@ -51,7 +51,7 @@ def slow_function(name: str, seconds: float) -> Plan:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a directory of two runs, of which the second takes twice as long."""
+    """Return a directory with two runs, the second of which takes twice as long."""
     place = tmp_path_factory.mktemp("runs")
     for number, seconds in enumerate((1.0, 2.0)):
         slow_function("fit", seconds).write(place / str(number))
@@ -60,7 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Give a document of each command; that of a live cluster has a task under way."""
+    """Return a document of each command; that of a live cluster has a task in progress."""
     counted = tmp_path_factory.mktemp("counted")
     worker = {"worker": "tcp://10.0.0.1:4000", "name": "0", "status": "running", "threads": 2}
     totals = {"tasks": {"fit": {"waiting": 2}}, "finished": {"fit": [3, 1, 6.0]}}
@@ -87,7 +87,7 @@ def documents(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def _without_each_required(schema: dict[str, Any], document: Any) -> Iterator[Any]:
-    """Yield the document without each member that a schema requires, at any depth."""
+    """Yield the document without one of the members that a schema requires, at any depth."""
     for name in schema.get("required", ()) if isinstance(document, dict) else ():
         broken = copy.deepcopy(document)
         del broken[name]
@@ -132,7 +132,7 @@ def test_each_command_with_json_has_one_schema() -> None:
     }
     assert with_json == set(VERSIONS)
     files = {path.stem for path in SCHEMAS.glob("*.json")}
-    # Schemas of earlier versions may stay.
+    # Schemas of earlier versions may remain.
     assert {f"{name}-{version}" for name, version in VERSIONS.items()} <= files
 
 

@@ -1,6 +1,6 @@
-"""Each kind of edit that ``analyse --patch`` writes gains in a program, as ``try`` measures it.
+"""Each kind of edit that ``analyse --patch`` writes saves time in a program, as ``try`` measures.
 
-For each kind, a program that looks alike gets no patch.
+For each kind, there is a similar program without a patch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 class Edited(NamedTuple):
-    """A program, and the argument that the patch changes, or an empty text if there is none."""
+    """Program, and the argument that the patch changes, or an empty text if there is no patch."""
 
     lines: str
     argument: str
@@ -64,7 +64,7 @@ PROGRAMS = {
         'print(float((y.a - y.a.mean("t")).std().compute()))',
         'chunk({"t": 4})',
     ),
-    # These are the chunks of what map_blocks() returns.
+    # These are the chunks of the result of map_blocks().
     "map_blocks": Edited(
         "x = da.from_array(np.arange(150_000.0), chunks=many // 3)\n"
         "y = x.map_blocks(np.sqrt, chunks=(500,))\n"

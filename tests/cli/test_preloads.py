@@ -1,4 +1,4 @@
-"""``--preload dasfprof.preload`` on the real commands of Dask, ended by SIGTERM."""
+"""``--preload dasfprof.preload`` with Dask's real commands, ended by SIGTERM."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASKS = 40
 
 @contextmanager
 def started(*command: str, log: Path, traces: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command of Dask; kill it if the test leaves it."""
+    """Start a command of Dask, and kill it at the end if it still runs."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(BIN / "dask"), *command],
@@ -47,8 +47,8 @@ def started(*command: str, log: Path, traces: Path) -> Iterator[subprocess.Popen
 def end(processes: list[subprocess.Popen[bytes]]) -> None:
     """Send SIGTERM and wait.
 
-    Workers and their scheduler must not get it at once: Dask itself then waits for ever, every
-    few times (4 of 25 with 2026.8.0, no preload and no nanny).
+    Workers and scheduler must not get it at the same time, because Dask then sometimes waits
+    forever (4 of 25 times with 2026.8.0, without preload and nanny).
     """
     for process in processes:
         process.send_signal(signal.SIGTERM)
@@ -58,10 +58,10 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 @pytest.mark.parametrize("nanny", ["--nanny", pytest.param("--no-nanny", marks=pytest.mark.slow)])
 def test_a_scheduler_with_the_preload(nanny: str, tmp_path: Path) -> None:
-    """Given a scheduler with the preload, after SIGTERM the files of one run are complete."""
+    """After SIGTERM, the files of the preload's run are complete."""
     traces, address = tmp_path / "traces", tmp_path / "scheduler.json"
     with ExitStack() as stack:
-        # The workers are there before their scheduler, as on batch systems.
+        # The workers start before their scheduler, as on batch systems.
         servers = [
             stack.enter_context(
                 started(
@@ -131,7 +131,7 @@ def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path:
 
 
 def test_clients_with_the_preload(tmp_path: Path) -> None:
-    """Given the preload in the config of clients, each records until it closes."""
+    """With the preload in their config, clients record until they close."""
     config = {
         "distributed.client.preload": ["dasfprof.preload"],
         "dasfprof.directory": str(tmp_path),

@@ -1,4 +1,4 @@
-"""``dasfprof run``: what a script sees of it, and what becomes of its clusters."""
+"""``dasfprof run``: its effects on a script, and on the script's clusters."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ if __name__ == "__main__":
 def test_every_collection_without_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recorded, shown and exported; results are as without the profiler."""
+    """All are recorded, shown and exported, and results are the same as without the profiler."""
     (tmp_path / "script.py").write_text(EVERY_COLLECTION)
     plain = shell("python", "script.py", cwd=tmp_path)
     ours = shell("dasfprof", "run", "-d", "traces", "script.py", cwd=tmp_path)
@@ -149,11 +149,11 @@ def test_lines_of_what_was_built_before_the_first_compute(tmp_path: Path) -> Non
     tasks = TraceAnalyser(str(tmp_path / "traces")).trace.tasks
     lines = {(task["function"], task["line"]) for task in tasks.to_dict("records")}
     assert {("load", "script.py:7"), ("sum", "script.py:8")} <= lines
-    # Of the array too, whose making and sum were fused.
+    # Also for the array, whose creation and sum were fused.
     assert "script.py:9, 10" in tasks["line"].tolist()
 
 
-#: A client that is not recorded, in a script that begins in several ways.
+#: Client that is not recorded, in scripts with various starts.
 UNSEEN = """
 import dask, multiprocessing
 from distributed import Client
@@ -181,7 +181,7 @@ CONFIGURED = """
             CONFIGURED.format("client.preload", ""),
             "or it replaced distributed.client.preload in Dask's config",
         ),
-        # What recording needs is refused. The script had a client, so threads are not mentioned.
+        # Recording is refused. The script had a client, so threads are not mentioned.
         (CONFIGURED.format("scheduler.blocked-handlers", "'run_function'"), "was not recorded"),
     ],
     ids=["another process", "no preload", "blocked"],
@@ -219,7 +219,7 @@ def test_wrong_usage(
 
 
 def computed(run: TraceFiles) -> Counter[str]:
-    """Count the task runs of each function in a run's whole files."""
+    """Return the number of task runs by function in a run's complete files."""
     counts: Counter[str] = Counter()
     for path in run.files:
         file = TraceFile(path)
@@ -271,7 +271,7 @@ def test_each_cluster_of_a_script_is_a_run(tmp_path: Path) -> None:
     assert second.name.startswith("pipeline-2-")
     assert computed(first) == {"inc": 32, "with_worker_client": 1, "with_own_client": 1}
     assert computed(second) == {"inc": 1}
-    # Its report stands on standard error, fits, and has nothing of Dask's preload messages.
+    # Its report is on standard error, fits, and has no messages of Dask's preloads.
     for run in (first, second):
         source = tmp_path / "traces" / "new" / run.name
         assert f"dasfprof recorded {source}: {len(run.files)} trace files" in done.stderr
@@ -338,7 +338,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
-#: A cluster of this process that a script of another one visits.
+#: Script that connects to a cluster of another process.
 VISITED: dict[str, Any] = {"n_workers": 1, "processes": False, "protocol": "tcp"}
 
 
@@ -350,7 +350,7 @@ def plugins(cluster: LocalCluster) -> list[str]:
 
 
 def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
-    """Also one that cannot be recorded."""
+    """This includes a cluster that cannot be recorded."""
     spoil = "import os; os.rmdir('traces'); open('traces', 'w').close()\n"
     (tmp_path / "visitor.py").write_text(VISITOR)
     (tmp_path / "spoiler.py").write_text(spoil + VISITOR)

@@ -1,4 +1,4 @@
-"""What commands print by default fits on the terminal's screen; into a pipe goes all of it."""
+"""Default output of commands fits on the terminal's screen, and is complete in a pipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINES, COLUMNS = 34, 100
 
 
 def on_a_screen(*command: str, cwd: Path) -> list[str]:
-    """Run a command in a terminal of a size, and give its lines."""
+    """Run a command in a terminal of a given size, and return its lines."""
     terminal, inner = os.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     variables = environment(NO_COLOR=1, TERM="dumb")

@@ -1,4 +1,4 @@
-"""Protects `dasfprof stuck`: the planted cause comes first, and no healthy cluster is accused."""
+"""`dasfprof stuck`: the planted cause comes first, and healthy clusters have no cause."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from dasfprof.handles.inspection import look_at
 
 pytestmark = pytest.mark.whole_program
 
-#: Seconds for each process: other programs may keep this machine busy.
+#: Time limit (s) per process, for a busy machine.
 LIMIT = 12.0
-#: By the function of a task: the kind of the first cause that names it, and what is said.
+#: By the function of a task: kind of the first cause that names it, and its text.
 PLANTED = {
     hung.wait_for_event: ("signal-wait", "Event 'never-set'", "it has not been set"),
     hung.read_queue: ("signal-wait", "Queue (get) 'nobody-fills'", "0 items in it"),
@@ -46,7 +46,7 @@ PLANTED = {
     faults.awaits: ("sleeping", "sleeps", "awaits"),
     faults.loops: ("running", "runs", "loops"),
 }
-#: By the function of the only task of a worker that does not answer.
+#: The same for functions whose task is the only one of a worker that does not answer.
 SILENT = {
     hung.hold_gil: ("likely", "all its threads sleep"),
     faults.computes_with_gil: ("likely", "one thread computes and no other runs"),
@@ -63,13 +63,13 @@ def plant(client: Client, function: Any, *args: Any, number: int = 0, **options:
 
 
 HOLDERS = (hung.hold_lock, faults.holds_semaphore, faults.holds_multi_lock)
-#: Seconds without a heartbeat from which a worker that does not answer counts as likely stuck.
+#: Seconds without a heartbeat after which a worker that does not answer is a likely cause.
 SILENCE = 11.0
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SpecCluster]:
-    """Start a cluster with all faults that fit into one."""
+    """Start a cluster with all faults that can be combined."""
     threads = {"many": 20, "crossed": 2, "gil": 1, "busy": 1, "frozen": 1}
     workers = {
         name: {"cls": Nanny, "options": {"nthreads": number, "memory_limit": 0}}
@@ -77,7 +77,7 @@ def cluster() -> Iterator[SpecCluster]:
     }
     scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}}
     with (
-        # Workers that are stuck are closed by their nannies, late on a crowded machine.
+        # Nannies close workers that hang, late on a busy machine.
         contextlib.suppress(TimeoutError),
         SpecCluster(workers=workers, scheduler=scheduler) as cluster,
         Client(cluster) as client,
@@ -89,7 +89,7 @@ def cluster() -> Iterator[SpecCluster]:
 
 
 def plant_faults(client: Client, cluster: SpecCluster) -> list[Any]:
-    """Start every fault, and wait until its effect is there."""
+    """Plant all faults, and wait until they have an effect."""
     states = {state.name: state for state in cluster.scheduler.workers.values()}
     extensions = cluster.scheduler.extensions
     futures = [plant(client, function, workers="many") for function in HOLDERS]
@@ -158,13 +158,13 @@ def test_crossed_locks_are_the_cycle(document: Any) -> None:
     for words in ("a and waits for Lock b", "b and waits for Lock a"):
         assert f"{holds} {words}" in cause["evidence"]
 
-    # Causes come by the number of tasks that wait.
+    # Causes are sorted by the number of waiting tasks.
     ranks = [(cause["certainty"] == "possible", -cause["waiting"]) for cause in document["causes"]]
     assert ranks == sorted(ranks)
 
 
 def test_nothing_is_left_behind(cluster: SpecCluster) -> None:
-    """The look registers no client, task or plugin, and imports nothing on workers."""
+    """The inspection does not register a client, task or plugin, or import modules on workers."""
     scheduler = cluster.scheduler
     before = [*scheduler.clients], [*scheduler.tasks], [*scheduler.plugins]
     asyncio.run(look_at(cluster.scheduler_address, limit=3.0))
@@ -199,7 +199,7 @@ def test_parents_that_hold_all_threads() -> None:
         parents = [plant(client, hung.parent, n, number=n) for n in range(2)]
         tasks = client.cluster.scheduler.tasks
         wait_until(lambda: len(tasks) == 8)
-        # A wait that is younger than some seconds is not worth a word.
+        # Waits of less than some seconds are not reported.
         first = wait_until(lambda: causes_of(client))[0]
         del parents
     assert (first["Kind"], first["Certainty"]) == ("threads-held-by-parents", "likely")
@@ -283,7 +283,7 @@ def test_healthy_clusters_are_not_accused() -> None:
             assert [cause for cause in causes_of(client) if cause["Certainty"] != "possible"] == []
             looks += 1
         assert looks > 0
-        # What is true of this program some seconds later: it keeps its results.
+        # The finding about this program some seconds later: it holds its results.
         others = [cause for cause in causes_of(client) if cause["Kind"] != "client-elsewhere"]
         assert others == []
 

@@ -1,6 +1,6 @@
-"""``dasfprof try`` on real programs: gains that there are, no others, clear words else.
+"""``dasfprof try`` on real programs: it finds existing gains, no others, and has clear messages.
 
-Tasks sleep, so that what else the machine does matters little.
+Tasks sleep, so that other programs hardly matter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dasfprof.handles.trial.settings import Settings, read_change
 
 pytestmark = pytest.mark.whole_program
 
-#: In threads of the program's process a cluster starts at once.
+#: Client whose cluster is in the program's process, so that it starts quickly.
 CLIENT = (
     "Client(n_workers=1, threads_per_worker={threads}, processes=False, dashboard_address=None)"
 )
@@ -57,7 +57,7 @@ def program(
 def tried(
     *arguments: str, cwd: Path, code: int = 0
 ) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
-    """Try a program; give what was tried, and how the command ended."""
+    """Try a program, and return the trial and the result of the command."""
     document, done = document_of("try", *arguments, cwd=cwd, code=code)
     return document["tried"], done
 
@@ -69,13 +69,13 @@ def test_the_gain_of_what_a_finding_says(tmp_path: Path) -> None:
 
     assert (trial["rule"], trial["change"]) == ("blocked-tasks", {"threads_per_worker": 10})
     assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "equal")
-    # Twenty tasks of 150 ms, one by one and ten at a time: 3 s and 0.3 s, as a replay had it.
+    # Twenty tasks of 150 ms, one by one and ten in parallel: 3 s and 0.3 s, as predicted.
     gain = trial["gain"]
     assert trial["promised"] == pytest.approx(gain["seconds"], rel=0.3)
     assert gain["low"] < gain["seconds"] < min(gain["high"], gain["before"])
     sides = [run["changed"] for run in trial["runs"]]
     assert sides.count(True) == sides.count(False) == gain["pairs"] >= 3
-    # What was compared can be looked at; the first run is not among it.
+    # The compared runs can be analysed; the first run is not among them.
     traces = tmp_path / "kept" / "program"
     counts = {"changed": gain["pairs"], "as-it-is": gain["pairs"], "first": 1}
     assert {name: len(list((traces / name).iterdir())) for name in counts} == counts
@@ -91,7 +91,7 @@ def test_the_gain_of_what_a_finding_says(tmp_path: Path) -> None:
 def test_no_gain_is_claimed_where_there_is_none(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Four tasks on four threads; the program writes a file, and listens at a port of its own."""
+    """Four tasks run on four threads. The program also writes a file and listens on a port."""
     port = "scheduler_port=28786, dashboard_address=None)"
     client = CLIENT.replace("dashboard_address=None)", port)
     end = "print(total); open('out.txt', 'a').write('x')"
@@ -226,7 +226,7 @@ def fetches(client: Client) -> Any:
 
 
 def waits_beside_another(client: Client) -> int:
-    """End where tasks run one by one; wait for ever where there are two threads."""
+    """End if tasks run one by one, and wait forever if there are two threads."""
     time.sleep(0.2 if sum(client.nthreads().values()) == 1 else 3600)
     return client.submit(int, "3").result()
 

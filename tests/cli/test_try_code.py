@@ -1,6 +1,6 @@
-"""``dasfprof try --patch`` and ``--with``: only the copy changes, and no gain is claimed by chance.
+"""``dasfprof try --patch`` and ``--with``: only a copy changes, and no gain is claimed by chance.
 
-Tasks sleep, so that what else the machine does matters little.
+Tasks sleep, so that other programs hardly matter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def fetch(number):
     time.sleep(0.3)
     return number
 """
-#: All tasks are submitted together: 0.9 s and not 3.6 s.
+#: Program that submits all tasks together: 0.9 s instead of 3.6 s.
 FIX = """\
 --- a/program.py
 +++ b/program.py
@@ -76,7 +76,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Return the files below a directory, without copies and what Git and Python write."""
+    """Return the files below a directory, without copies and files of Git and Python."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
@@ -85,7 +85,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def patched(project: Path, *command: str) -> tuple[Program, Program]:
-    """Return a program, and the one that ``fix.diff`` makes of it, in the working directory."""
+    """Return a program, and the program that ``fix.diff`` makes from it."""
     return with_patch(Program("program", command), Path("fix.diff"), project.parent / "work")
 
 
@@ -103,7 +103,7 @@ def test_a_patch_changes_only_one_of_two_copies(
     fixed = Path(changed.command[0])
     assert "client.map(fetch" in fixed.read_text()
     assert changed.patched == ("program.py",)
-    # Names of files outside of the copy lead there.
+    # Paths to existing files outside the copy are adjusted.
     *same, moved, absent = changed.command[1:]
     assert (same, absent) == (["--in", "data"], "../none.csv")
     assert Path(moved).resolve() == outside.resolve()
@@ -204,7 +204,7 @@ FIRST: dict[str, Any] = {"a.txt": "x 0.5", "b.npy": np.arange(3.0), "c.bin": b"1
 
 
 SECOND = {**FIRST, "c.bin": b"3"}
-#: Files that have another name in each run.
+#: Files with a different name in each run.
 FIRST_NAMES, LAST_NAMES = ([{f"{at}.txt": ""} for at in pair] for pair in ((0, 1), (2, 3)))
 
 
@@ -222,7 +222,7 @@ FIRST_NAMES, LAST_NAMES = ([{f"{at}.txt": ""} for at in pair] for pair in ((0, 1
         ([FIRST, SECOND], [{**FIRST, "c.bin": b"2"}] * 2, "in part"),
         ([FIRST, SECOND], [{**FIRST, "a.txt": "y"}] * 2, "differ"),
         (FIRST_NAMES, LAST_NAMES, "not comparable"),
-        # What only one run has may be another program's.
+        # Files that only one run has may belong to another program.
         ([{"": "1"}] * 3, [{"": "1", "x.log": "a"}, {"": "1"}], "in part"),
     ],
 )
@@ -237,7 +237,7 @@ def test_files_of_both_sides(
 
 
 def tried(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
-    """Try other code of a program; return the document's trial."""
+    """Try other code of a program, and return the trial in the document."""
     document, _ = document_of("try", *arguments, cwd=cwd, code=code)
     (trial,) = document["tried"]
     return dict(trial)
@@ -252,7 +252,7 @@ def test_a_patch_that_gains_answers_its_finding(project: Path) -> None:
     assert trial["change"] == {"patch": "fix.diff"}
     assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "equal")
     assert "mean.txt" in trial["results"]["text"]
-    # Twelve tasks of 0.3 s, one by one and four at a time: 3.6 s and 0.9 s.
+    # Twelve tasks of 0.3 s, one by one and four in parallel: 3.6 s and 0.9 s.
     assert trial["rule"] == "sequential-submission"
     assert trial["promised"] == pytest.approx(trial["gain"]["seconds"], rel=0.3)
     (answered,) = [one for one in trial["findings"] if one["rule"] == trial["rule"]]

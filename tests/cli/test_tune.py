@@ -1,6 +1,6 @@
-"""``dasfprof tune`` on real programs: the best of what a host has room for, or a clear word.
+"""``dasfprof tune`` on real programs: the best settings for a host, or a clear message.
 
-Tasks sleep, so that what else the machine does matters little.
+Tasks sleep, so that other programs hardly matter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if __name__ == "__main__":
             total = sum(client.gather(client.map(fetch, range(len(sizes)), sizes)))
         {end}
 """
-#: In threads of the program's process a cluster starts at once.
+#: Client whose cluster is in the program's process, so that it starts quickly.
 CLIENT = "Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)"
 ONE_OR_SIX = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1,6")
 
@@ -44,9 +44,10 @@ ONE_OR_SIX = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1
 def program(
     directory: Path, *, end: str = "print(total)", client: str = CLIENT, in_turn: bool = False
 ) -> None:
-    """Write a program of twelve pieces that sleep, in tasks of as many as its argument says.
+    """Write a program of twelve sleeping pieces; its argument is the number of pieces per task.
 
-    In turn each task needs the one before, and takes as long, however many pieces it has.
+    With `in_turn`, each task depends on the previous one, and its duration does not depend on the
+    number of pieces.
     """
     text = PROGRAM.format(client=client, end=end, in_turn=in_turn)
     (directory / "program.py").write_text(text)
@@ -65,7 +66,7 @@ def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) ->
     assert "processes=False" in found["line"]
     best = found["points"][0]
     assert best["change"] == found["settings"]
-    # Twelve tasks of 200 ms, one by one, and six or more at a time.
+    # Twelve tasks of 200 ms, one by one, and at least six in parallel.
     assert found["as_it_is"]["seconds"] > 2.4 > best["measured"]
     six = next(one for one in found["points"] if one["change"]["threads_per_worker"] == 6)
     assert six["predicted"] < 1.5
@@ -84,7 +85,7 @@ def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) ->
 
 
 def test_an_argument_of_the_script(tmp_path: Path) -> None:
-    """The largest size is best, and no number of threads helps."""
+    """The largest size is best, and more threads do not help."""
     program(tmp_path, in_turn=True)
     sizes = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1")
     sizes += ("--parameter", "--size=1,6")

@@ -1,4 +1,4 @@
-"""``dasfprof watch`` beside real clusters, in pipes and in a terminal of its own."""
+"""``dasfprof watch`` next to real clusters, in pipes and in a terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fail(number: int) -> None:
 
 @contextmanager
 def in_terminal(*command: Any, **variables: Any) -> Iterator[tuple[subprocess.Popen[bytes], Any]]:
-    """Run a command in a terminal; gives the process and a function for what it has shown."""
+    """Run a command in a terminal, and yield the process and a function that returns its output."""
     ours, its = pty.openpty()
     shown = bytearray()
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), its)
@@ -72,12 +72,12 @@ def in_terminal(*command: Any, **variables: Any) -> Iterator[tuple[subprocess.Po
 
 
 def words(text: str) -> str:
-    """Return a text without line breaks, wherever they are."""
+    """Return a text without line breaks."""
     return " ".join(text.split())
 
 
 def following(directory: Path) -> LiveRun | None:
-    """Follow the run of a directory, as soon as there is one."""
+    """Follow the run in a directory as soon as it exists."""
     with suppress(dasfprof.DasfprofError):
         return LiveRun(directory)
     return None
@@ -88,7 +88,7 @@ def all_is_read(state: RunState) -> bool:
 
 
 def test_a_state_as_json_while_the_run_goes_on(client: Client, tmp_path: Path) -> None:
-    """What is open is open, what is done is done, by the client's own record."""
+    """Unfinished and finished tasks equal those in the client's record."""
     gate = "gate of json"
     with dasfprof.profile(client, name="run", directory=tmp_path):
         done = client.map(nap, range(6), seconds=0.01, pure=False)
@@ -140,7 +140,7 @@ def test_in_a_terminal_until_ctrl_c(client: Client, tmp_path: Path) -> None:
         run.flush()
         with in_terminal(BIN / "dasfprof", "watch", tmp_path, COLUMNS=100) as (watch, shown):
             wait_until(lambda: "nap" in shown())
-            assert "\x1b[?25l" in shown()  # no cursor while it is shown
+            assert "\x1b[?25l" in shown()  # the cursor is hidden meanwhile
             watch.send_signal(signal.SIGINT)
             assert watch.wait(DEADLINE) == 0
             wait_until(lambda: shown().endswith("\x1b[?25h") or "\x1b[?25h" in shown())
@@ -149,7 +149,7 @@ def test_in_a_terminal_until_ctrl_c(client: Client, tmp_path: Path) -> None:
         assert client.submit(nap, 1, seconds=0).result() == 1
 
 
-#: Two tasks that take two locks the other way round, recorded into the second argument's directory.
+#: Two tasks that acquire two locks in reverse order, recorded into the second argument's directory.
 CROSSED = """
 import sys, time, dasfprof
 from distributed import Client, Event, Lock
@@ -170,7 +170,7 @@ if __name__ == "__main__":
 
 
 def test_crossed_locks_whose_client_is_killed(tmp_path: Path) -> None:
-    """A hang is told above all else, with what to do, and a killed client is no end of the run."""
+    """The hang is shown first, with advice, and a killed client does not end the run."""
     (tmp_path / "crossed.py").write_text(CROSSED)
     traces = tmp_path / "traces"
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -234,9 +234,9 @@ def test_any_terminal(
 def test_time_left_at_half_time(
     client: Client, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Even tasks: at half time the estimate is within a fifth of what it then takes.
+    """For equal tasks, the estimate at half time differs by at most a fifth from the actual time.
 
-    Where the machine is held up after it, it takes longer; for all of the run it took twice that.
+    On a machine that is then delayed, the actual time is longer.
     """
     factor = 1.25 if request.config.getoption("--long") else 1.7
     with dasfprof.profile(client, name="run", directory=tmp_path):

@@ -1,4 +1,4 @@
-"""``dasfprof run``, ``%%dasfprof`` and the preload record the same, and take every option."""
+"""``dasfprof run``, ``%%dasfprof`` and the preload record the same, and accept all options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasfprof.config.options import RECORDING, RunOptions
 
 pytestmark = pytest.mark.whole_program
 
-#: A value of each option that is not its default, as text.
+#: A non-default value of each option, as text.
 OTHERS = {
     **{"enable-nvtx": "true", "add-time-suffix": "false", "sample-interval": "0.25"},
     **{"stack-frequency": "7", "profiler": "cprofile", "log-level": "error", "log-values": "true"},
@@ -22,7 +22,7 @@ OTHERS = {
     **{"flush-interval": "500ms", "max-pending": "50000", "segment-size": "2MB"},
     **{"response-timeout": "20", "orphan-timeout": "200", "ship": "off", "prometheus": "true"},
 }
-#: Where the recording is not told what it uses.
+#: Options that are not among the recorded settings.
 _NOT_TOLD = {"enable-nvtx", "response-timeout", "orphan-timeout", "ship"}
 
 WORK = """

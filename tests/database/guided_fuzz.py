@@ -1,8 +1,8 @@
-"""Fuzzing that looks for code not reached yet, with atheris: run by `test_guided_fuzz`.
+"""Coverage-guided fuzzing with atheris, run by `test_guided_fuzz`.
 
-``python guided_fuzz.py CORPUS [libFuzzer's options]``: each input is a block's payload, as it is
-in a file whose checksums are right. An exception that is not the package's own ends the run with
-an exit status.
+``python guided_fuzz.py CORPUS [libFuzzer's options]``: each input is the payload of a block in a
+file with right checksums. An exception that is not one of the package ends the run with an exit
+status.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER = frame_of(b"\x81\xa4kind\xa6header")
 
 
 def read(data: bytes) -> None:
-    """Read a file of a header, this payload, and this deflated, by columns and as events."""
+    """Read a file with a header and this payload, plain and deflated, as columns and as events."""
     PATH.write_bytes(HEADER + frame_of(data) + frame_of(deflated(data)))
     with contextlib.suppress(DasfprofError):
         for _, batch in open_run(PATH).batches():

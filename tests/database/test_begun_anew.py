@@ -1,4 +1,4 @@
-"""Files that are gone or cut when their writer comes back: what was in them is counted."""
+"""Files that are missing or truncated when their writer continues: lost events are counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = {"plugin": "SchedulerPlugin", "run": "mine", "run_uuid": "0f" * 16}
 
 
 def record(database: FileDatabase, first: int, count: int) -> None:
-    """Record events as a block."""
+    """Record events in a block."""
     for number in range(first, first + count):
         database.record(InstantEvent("tick", 1000.0 + number, args={"number": number}))
     database.commit()
@@ -54,7 +54,7 @@ def empty(path: Path) -> None:
 
 
 def cut_behind_a_block(path: Path) -> None:
-    """Leave the header and one block."""
+    """Truncate a file after the header and one block."""
     data = path.read_bytes()
     os.truncate(path, [at for at in range(len(data)) if data.startswith(b"\xc1dasfpf", at)][2])
 
@@ -105,7 +105,7 @@ def test_a_file_of_a_run_goes_on_in_the_next_segment(
     assert numbers_in(tmp_path) == [*range(30 - gone), *range(30, 40)]
     assert f"lost {gone} events that had been written are missing" in info(tmp_path)
     assert "ended without closing" not in info(tmp_path)
-    # Of a window only a part was read: nothing is claimed that was not looked at.
+    # Only a part of the file is read for a window, so nothing is claimed about the remainder.
     assert not lost_events(open_run(tmp_path, between=(1000, 1001)))  # type: ignore[arg-type]
 
 
@@ -148,13 +148,13 @@ def test_a_disk_that_is_unmounted_and_comes_back(
     )
     try:
         record(database, 0, 30)
-        # The disk goes on elsewhere, and its directory is there and empty.
+        # The disk is moved elsewhere, and its directory exists but is empty.
         subprocess.run(["mount", "--bind", str(disk), str(other)], check=True)
         subprocess.run(["umount", str(disk)], check=True)
         record(database, 30, 10)
         assert "was removed, moved, truncated or unmounted. 30 events in 1 block" in caplog.text
         assert "lost 30 events that had been written" in info(disk)
-        # It comes back over that directory.
+        # It returns at that directory.
         subprocess.run(["mount", "--bind", str(other), str(disk)], check=True)
         record(database, 40, 5)
         database.close()

@@ -1,4 +1,4 @@
-"""DASF's own files: read by the same calls, whole or damaged."""
+"""Files of DASF, complete or damaged, are read with the same functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USAGE = {"cpu": 40.2, "memory": 2744729600, "time": 1692111381.5, "gpu_utilizati
 RUN = {"key": "inc-1", "state": "memory", "shape": [], "dependencies": ["x", "y"]}
 HOST: dict[str, Any] = {"process_id": "c096", "thread_id": None, "args": USAGE}
 WORKER: dict[str, Any] = {"process_id": "c096", "thread_id": "worker-c096-2", "args": RUN}
-#: As DASF writes them: the timestamp of a complete event is its end.
+#: Events as DASF writes them: the timestamp of a complete event is its end.
 RECORDS: list[dict[str, Any]] = [
     {"name": "Resource Usage", "timestamp": 3869.5, "phase": "I", "scope": "g", **HOST},
     {"name": "Compute", "timestamp": 3838.0, "duration": 0.25, "phase": "X", **WORKER},

@@ -1,4 +1,4 @@
-"""FORMAT.md is enough to read a trace, and true."""
+"""FORMAT.md is right and sufficient for reading a trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMAT = (Path(dasfprof.database.__file__).parent / "FORMAT.md").read_text()
 HEX = "0123456789abcdef0123456789abcdef"
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 
-#: A key of each kind that is written.
+#: A key of each kind.
 KEYS = {
     0: "a plain key",
     1: f"inc-{UUID}-17",
@@ -47,7 +47,7 @@ KEYS = {
     11: ("x", 1, 2, 3),
     12: ("x", 1, 2, 3, 4),
 }
-#: A value of each extension type, by its number.
+#: A value of each extension type by number.
 EXTENDED = {
     1: (1, ("nested", [])),
     2: -(2**100),
@@ -157,7 +157,7 @@ def test_the_example_is_what_the_code_writes() -> None:
     assert plain == build_frame(payload)
 
     (shown,) = re.findall(r"```text\n(.*?)```", FORMAT, re.DOTALL)
-    # What zlib makes of a payload may change with zlib.
+    # zlib's output may differ between versions.
     for dump in (plain, deflated, build_frame(deflate(payload))):
         (frame,) = trace_by_format.read(dump).frames
         assert frame == ast.literal_eval(shown)
@@ -183,7 +183,7 @@ def test_readings_are_rounded_to_16_bits(tmp_path: Path) -> None:
     contents = trace_by_format.read(database.path.read_bytes())
     read = [args["value"] for *_, args in contents.events]
 
-    # Of 16 bits the first is always one: the last is worth at most 2^-15 of the number.
+    # The first of 16 bits is always one, so the last one is at most 2^-15 of the number.
     assert read[: len(readings)] == pytest.approx(readings, rel=2**-16)
     assert read[len(readings) :] == exact
     (column,) = contents.frames[1]["args"].values()
@@ -198,7 +198,7 @@ def test_every_recorded_event_is_listed() -> None:
 
 
 def test_short_payloads_are_padded_to_the_stated_length() -> None:
-    """Rows that are all alike take no bytes, but a reader may count on two values a byte."""
+    """Equal rows take no bytes, but a reader may assume at most two values per byte."""
     events: list[Event] = [InstantEvent("same", 0.0, args={"a": 0, "b": 0})] * 10_000
     ((schema, rows, positions),) = fold_events(events)
     encoder = BlockEncoder(schema)

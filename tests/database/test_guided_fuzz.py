@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the reader, with atheris where it installs."""
+"""Coverage-guided fuzzing of the reader, if atheris is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FUZZER = Path(__file__).with_name("guided_fuzz.py")
 
 
 def payloads(directory: Path) -> list[bytes]:
-    """Blocks with every form of column, as the writer makes them, deflated and plain."""
+    """Return blocks of the writer with all forms of columns, deflated and plain."""
     database = FileDatabase(directory / "seeds.msgpack")
     for row in range(20):
         args = {"key": ("x", row, 1), "dependencies": [f"y-{row:032x}"], "value": [row], "n": row}

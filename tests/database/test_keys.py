@@ -1,4 +1,4 @@
-"""Keys that are split many at a time come back as they were, and as those split one by one."""
+"""Keys that are split in bulk are read back unchanged, and equal those split one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ODD = st.sampled_from(
     ["", " 7", "07", "+7", "1_000", "٣", "7.", "1e9", "nan", "inf", "1763000000.50", "-1", "0x10"]
 )
 ODD |= st.sampled_from(["F" * 32, "0" * 31 + " ", "0" * 30 + "  ", "4294967296", "\ud800"])
-#: UUIDs, and texts that are none: a digit or a dash in another place.
+#: UUIDs, and similar texts with a digit or a dash in another position.
 UUIDS = st.uuids().map(str)
 ODD |= st.builds(lambda text, at: f"{text[:at]}-{text[at + 1 :]}", UUIDS, st.integers(0, 35))
 ODD |= UUIDS.map(str.upper) | UUIDS.map(lambda text: text.replace("-", "0"))
@@ -68,7 +68,7 @@ def test_texts_that_end_alike_share_their_heads() -> None:
 
 
 CLOCK = st.floats(2.0**30, 2.0**31 - 2)
-#: As `repr` writes them, and as it never does: with a zero too many, rounded, one digit off.
+#: Numbers as `repr` writes them, and other forms: additional zero, rounded, another last digit.
 CLOCK_TEXTS = CLOCK.map(repr) | st.one_of(
     CLOCK.map("{!r}0".format),
     CLOCK.map("{:.6f}".format),
@@ -87,7 +87,7 @@ def test_times_are_read_many_at_a_time(texts: list[str]) -> None:
 
 
 def test_the_times_of_a_day_are_read_many_at_a_time() -> None:
-    """Not one by one, but for the few that lie in the middle between two decimals."""
+    """Only the few that are midway between two decimals are read one by one."""
     texts = [repr(1_763_640_000 + number * 86.4) for number in range(1000)]
     fast = [many_time_ticks(texts[at : at + 10]) is not None for at in range(0, 1000, 10)]
     assert sum(fast) >= 99

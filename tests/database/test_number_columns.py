@@ -1,4 +1,4 @@
-"""Columns of numbers come back equal, and times take four bytes each."""
+"""Columns of numbers are read back unchanged, and times take four bytes each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a run's files: by file, directory, glob, name and the begin of a name."""
+"""Finding a run's files: by file, directory, glob, name and prefix of a name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(path: Path, event: str, **header: object) -> Path:
 
 
 def write_run(directory: Path, name: str, uuid: str, created: float) -> list[Path]:
-    """A file for each plugin, each with one event that is named for the run and the plugin."""
+    """Write a file per plugin, with one event whose name has the run and the plugin."""
     facts = {"run": name, "run_uuid": uuid, "run_created": created}
     paths = {plugin: directory / f"{name}-{plugin}.msgpack" for plugin in PLUGINS}
     return [write(path, f"{uuid} {plugin}", **facts) for plugin, path in paths.items()]
@@ -153,7 +153,7 @@ def test_nothing_there(two_runs: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceNotFoundError, match=r"empty.* contains no trace file") as caught:
         open_run(tmp_path / "empty")
-    assert isinstance(caught.value, FileNotFoundError)  # as other libraries have it
+    assert isinstance(caught.value, FileNotFoundError)  # like in other libraries
     assert find_runs(tmp_path / "empty") == []
     assert os.listdir(tmp_path / "empty") == []
     (tmp_path / "t.msgpack").touch()
@@ -186,7 +186,7 @@ def test_many_databases_are_one(two_runs: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_left_out(two_runs: Path) -> None:
-    """The memory of a process: the kernel opens it, and reads nothing at its begin."""
+    """/proc/self/mem can be opened, but not read at its start."""
     (two_runs / "Other-TracePlugin-host-2.msgpack").symlink_to("/proc/self/mem")
     with pytest.warns(UserWarning, match=r"Other-TracePlugin-host-2\.msgpack is skipped"):
         assert names(open_run(two_runs / "Other")) == names_of("2")
@@ -199,13 +199,13 @@ def test_files_without_a_whole_block_are_an_error(two_runs: Path) -> None:
         path.write_bytes(path.read_bytes()[:10])
     with pytest.raises(NotATraceError, match=r"Other cannot be read: none of its 3 files"):
         open_run(two_runs / "Other")
-    # One that can be read is enough.
+    # One readable file is enough.
     paths[0].write_bytes(first)
     assert len(names(open_run(two_runs / "Other"))) == 1
 
 
 def test_a_directory_without_permission(two_runs: Path) -> None:
-    """Read by a process that may read what its permissions say, even as root."""
+    """The process runs without root's capabilities, so that permissions apply."""
     two_runs.chmod(0)
     code = f"import dasfprof; dasfprof.open_run({str(two_runs)!r})"
     rights = "cap_dac_override,cap_dac_read_search"

@@ -1,4 +1,4 @@
-"""Events of user code: few are lost to death, and bad ones are refused at the call."""
+"""Events of user code: few are lost if a process dies, and invalid ones raise at the call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_writer_sleeps_without_events_and_writes_the_next_in_time(tmp_path: 
     database = FileDatabase(tmp_path / "t.msgpack", flush_interval=0.01)
     for number in range(1, 6):
         database.record(InstantEvent("event", timestamp=float(number)))
-        # Another database reads, which does not have the writer write.
+        # Another database reads, which does not make the writer write.
         wait_until(lambda: len([*FileDatabase(tmp_path / "t.msgpack").get_traces()]) == number)  # noqa: B023
         wait_until(lambda: database.writer._asleep)
     before = database.writer._steps
@@ -39,7 +39,7 @@ def test_the_writer_sleeps_without_events_and_writes_the_next_in_time(tmp_path: 
 
 
 def many_names() -> list[Event]:
-    """Events most of which have names of their own, and a few of those that dasfprof uses."""
+    """Return events most of which have different names, some of them used by dasfprof."""
     events: list[Event] = []
     for number in range(2000):
         name = "Compute" if number in (20, 1000) else f"step {number}"
@@ -56,7 +56,7 @@ def many_names() -> list[Event]:
 
 
 def test_events_with_names_of_their_own_share_blocks(tmp_path: Path) -> None:
-    """A frame for each took 0.2 ms; whoever reads columns gets them by name all the same."""
+    """A frame per event would take 0.2 ms. Readers of columns still get them by name."""
     events = many_names()
     database = FileDatabase(tmp_path / "x.msgpack")
     for event in events:

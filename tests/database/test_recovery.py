@@ -1,4 +1,4 @@
-"""Damaged files: every intact block is returned, the rest is stated, and nothing worse happens."""
+"""Damaged files: all intact blocks are returned, damage is reported, and there are no errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BLOCKS: list[list[Event]] = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A header, a frame for each of BLOCKS, and an end."""
+    """Return a header, a frame for each of BLOCKS, and an end."""
     database = FileDatabase(tmp_path_factory.mktemp("whole") / "t.msgpack", header={"run": "r"})
     for block in BLOCKS:
         for event in block:
@@ -54,11 +54,11 @@ def read(path: Path) -> tuple[TraceFile, list[Event]]:
 
 
 def events_in(frames: list[int]) -> list[Event]:
-    """The events of the frames with these numbers: 0 is the header, 5 the end."""
+    """Return the events of the frames with these numbers: 0 is the header, and 5 is the end."""
     return [event for frame in frames if 1 <= frame <= 4 for event in BLOCKS[frame - 1]]
 
 
-# --- cuts, flips, moves ---------------------------------------------------------------------------
+# --- truncated, changed and moved bytes -----------------------------------------------------------
 
 
 def test_a_file_cut_at_any_byte(tmp_path: Path, whole: bytes) -> None:
@@ -140,7 +140,7 @@ def test_frames_in_any_order_are_all_read(tmp_path: Path, whole: bytes) -> None:
         b"\xc1",
         frame_of(b"")[:-1],
         MARKER + struct.pack("<III", 2**32 - 1, 0, 0),
-        # Heads that are right, but claim more than the file has.
+        # Valid heads that claim more bytes than the file has.
         *(head_of(100, 0), head_of(2**32 - 1, 0)),
     ],
     ids=lambda junk: f"{junk[:12].hex()}x{len(junk)}",
@@ -168,7 +168,7 @@ def test_a_frame_that_lost_bytes_takes_no_other_with_it(tmp_path: Path, whole: b
 
 
 def test_a_block_inside_of_a_value_is_data(tmp_path: Path, whole: bytes) -> None:
-    """Bytes that look like a frame are found only where their own frame is damaged."""
+    """Bytes that look like a frame are only read as one if the enclosing frame is damaged."""
     database = FileDatabase(tmp_path / "t.msgpack")
     database.record(InstantEvent("holds", 1.0, args={"file": whole}))
     database.close()
@@ -186,7 +186,7 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
             open_run(path)
 
 
-# --- blocks that lie ----------------------------------------------------------------------------
+# --- blocks with false claims -------------------------------------------------------------------
 
 
 def column_of(values: list[int], dtype: str = "u4") -> list[Any]:
@@ -311,7 +311,7 @@ LIES: dict[str, Any] = {
     "set of lists": with_column(["d", ["c", 0], [[msgpack.ExtType(3, b""), [1]]]]),
     "map key list": with_column(["d", ["c", 0], [{msgpack.ExtType(99, b""): 1}], "rest"]),
 }
-#: Lies that hurt nobody: what they claim can be had.
+#: False claims without effect: the values can be read.
 HARMLESS = {"map key list"}
 
 RAW_LIES: dict[str, bytes] = {
@@ -383,7 +383,7 @@ def test_a_block_that_lies_is_left_out(tmp_path: Path, whole: bytes, name: str) 
 
 
 def test_a_block_of_the_same_form_is_read(tmp_path: Path) -> None:
-    """The base of the lies is no lie itself."""
+    """The base of the false blocks is valid."""
     path = tmp_path / "t.msgpack"
     good = [block(), with_column(KEY), with_column(["l", ["c", 3], KEY]), with_column(["c", None])]
     payloads = [*map(msgpack.packb, good), DEFLATED + HONEST]
@@ -396,7 +396,7 @@ def test_a_block_of_the_same_form_is_read(tmp_path: Path) -> None:
 
 
 def test_large_payloads_are_deflated_where_that_is_shorter() -> None:
-    """A payload of zeros stays plain: readers refuse more than 16 times a payload's length."""
+    """A payload of zeros stays plain, because readers refuse more than 16 times its length."""
     noise = RANDOM(1 << 18)
     halves = noise + bytes(len(noise))
     assert len(halves) / 2 < len(deflate(halves)) < len(halves) / 2 + 5_000
@@ -411,7 +411,7 @@ def test_a_payload_inflates_to_16_times_its_length_and_to_no_byte_more() -> None
     def payload(zeros: int) -> bytes:
         return DEFLATED + raw_deflated(noise + bytes(zeros))
 
-    # Zeros add a byte to a payload every thousand or so, so that one number of them fits.
+    # About every thousand zeros add a byte, so one number of zeros fits.
     zeros = next(n for n in range(14_500, 17_500) if len(noise) + n == 16 * len(payload(n)))
     assert len(inflate(payload(zeros))) == len(noise) + zeros
     assert len(payload(zeros + 1)) == len(payload(zeros))
@@ -422,7 +422,7 @@ def test_a_payload_inflates_to_16_times_its_length_and_to_no_byte_more() -> None
 def test_any_byte_of_a_deflated_payload_changed_under_a_right_checksum(
     tmp_path: Path, whole: bytes
 ) -> None:
-    """What it inflates to may be a block, or none; the other blocks are read."""
+    """Its content may or may not be a block. The other blocks are read."""
     frames = frames_of(whole)
     payload = frames[1][20:]
     assert payload[:2] == DEFLATED
@@ -460,7 +460,7 @@ def test_a_file_whose_payloads_are_not_deflated_is_read(tmp_path: Path, whole: b
 def test_what_a_block_may_claim_is_bounded_by_its_length(
     tmp_path: Path, column: list[Any], lists: int
 ) -> None:
-    """As many values of each form as a reader accepts fill no more than this."""
+    """The maximum number of values of each form that a reader accepts takes at most this memory."""
     columns = {f"{number}": column for number in range(20)}
     length = 20_000
     rows = 2 * length // (2 + len(columns) * (1 + lists))
@@ -503,7 +503,7 @@ def test_headers_that_lie(tmp_path: Path, whole: bytes, header: dict[Any, Any]) 
 
 
 def test_heads_and_markers_without_end(tmp_path: Path, whole: bytes) -> None:
-    """Each head claims the rest of the file, with a payload that does not fit its checksum."""
+    """Each head claims the remaining file, with a payload that does not match its checksum."""
     heads = b"".join(head_of(20 * number, 1) for number in reversed(range(50_000)))
     path = tmp_path / "t.msgpack"
     for before, after in ((b"", heads), (MARKER * 200_000, b"")):
@@ -534,7 +534,7 @@ plain = st.recursive(
 
 @st.composite
 def changed_payloads(draw: st.DrawFn, payload: bytes) -> bytes:
-    """A block of which something, anywhere, is something else."""
+    """Return a block with a random change anywhere."""
     value = msgpack.unpackb(trace_by_format.inflate(payload), strict_map_key=False)
     for _ in range(draw(st.integers(1, 3))):
         value = _change(draw, value, draw(st.integers(0, 6)))
@@ -554,7 +554,7 @@ def _change(draw: st.DrawFn, value: Any, depth: int) -> Any:
 
 @st.composite
 def changed_files(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A file whose frames are changed within, and whose bytes are cut, copied and replaced."""
+    """Return a file with changes within frames, and with removed, copied and replaced bytes."""
     frames = frames_of(whole)
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(frames) - 1))
@@ -576,7 +576,7 @@ def changed_files(draw: st.DrawFn, whole: bytes) -> bytes:
 
 
 def assert_only_own_errors(data: bytes) -> None:
-    """Whatever the bytes, readers give events or raise an error of the package's tree."""
+    """Assert that readers return events or raise one of the package's errors, for any bytes."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "t.msgpack")
         path.write_bytes(data)

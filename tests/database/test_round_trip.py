@@ -1,4 +1,4 @@
-"""What is recorded comes back equal, in order, and nothing else happens to any file."""
+"""Recorded events are read back unchanged and in order, and other files are not touched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dasfprof.schema.events import (
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal and of the same type throughout; NaN is NaN and -0.0 is not 0.0."""
+    """Return whether values and types are equal at all depths. NaN equals NaN, and -0.0 not 0.0."""
     if type(one) is not type(other):
         return False
     if isinstance(one, float):
@@ -49,7 +49,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-any_text = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates as well
+any_text = st.text(st.characters(exclude_categories=()), max_size=20)  # including lone surrogates
 zones = st.none() | st.just(datetime.timezone(datetime.timedelta(1, 1) / 2))
 any_number = st.integers() | st.floats(allow_nan=False) | st.complex_numbers(allow_nan=False)
 any_time = st.datetimes(timezones=zones) | st.dates() | st.timedeltas()
@@ -67,7 +67,7 @@ any_value = st.recursive(
     ),
     max_leaves=10,
 )
-#: Names that the format treats in a way of their own are among those of the args.
+#: Names of args, some of which the format treats specially.
 args = st.dictionaries(
     st.sampled_from(["key", "dependencies", "shape"]) | any_text, any_value, max_size=4
 )
@@ -251,7 +251,7 @@ def test_a_value_of_no_plain_kind_becomes_its_repr(tmp_path: Path) -> None:
 def test_deep_values_come_back_or_become_text(
     tmp_path: Path, kind: Callable[[list[Any]], Any]
 ) -> None:
-    """Where msgpack's limit lies depends on its version; blocks are read on both sides of it."""
+    """msgpack's limit depends on its version. Blocks are read on both sides of it."""
     deep, recorded = kind([]), []
     for depth in range(1100):
         deep = kind([deep])

@@ -1,4 +1,4 @@
-"""Files of long runs: their segments are one file to readers, and a window reads what it needs."""
+"""Files of long runs: readers treat segments as one file, and windows read only what they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dasfprof.schema.tasks import COMPUTE
 
 BEGIN = 1.79e9
 LABEL = "worker-node-0"
-#: Bytes of a segment: of a few blocks, as they are all alike.
+#: Bytes of a segment: a few blocks, which are all similar.
 SMALL = 1500
 HEADER = {
     "plugin": "TracePlugin",
@@ -32,13 +32,13 @@ HEADER = {
 
 
 def compute(number: int) -> tuple[Any, ...]:
-    """A task run of 1.5 s that begins at second `number`."""
+    """Return a task run of 1.5 s that starts at second `number`."""
     values = {"key": ("f", number), "name": "f", "run_id": number, "state": "memory", "size": 8}
     return row(COMPUTE, timestamp=BEGIN + number, duration=1.5, **values)
 
 
 def write(directory: Path, segment_size: int, count: int = 2000, lost: int = 0) -> list[Path]:
-    """Write task runs, a block for each hundred, and lose more with each; return the files."""
+    """Write task runs in blocks of one hundred, with more dropped events each; return the files."""
     database = FileDatabase(
         directory / "week-TracePlugin-node-0.msgpack",
         flush_interval=3600,
@@ -58,13 +58,13 @@ def write(directory: Path, segment_size: int, count: int = 2000, lost: int = 0) 
 
 
 def starts(source: Any) -> list[float]:
-    """When the task runs of a source begin, in seconds from the first one's begin."""
+    """Return the starts of the task runs of a source, in seconds after the first one."""
     tasks = TraceAnalyser(source, progress=False).trace.tasks
     return [float(start) - BEGIN for start in tasks["start"]]
 
 
 def notes(source: Any, kind: str) -> list[str]:
-    """The texts of the notes of a kind."""
+    """Return the texts of the data notes of a kind."""
     trace = TraceAnalyser(source, progress=False).trace
     return [note.text for note in trace.notes if note.kind == kind]
 
@@ -82,7 +82,7 @@ def test_segments_are_one_worker_and_one_run(tmp_path: Path) -> None:
     assert trace.recording == whole.recording
     assert [note.kind for note in trace.notes] == [note.kind for note in whole.notes]
 
-    # Each is a file by the format.
+    # Each segment is a valid file.
     assert [start for path in many for start in times_of(path)] == [
         BEGIN + number for number in range(2000)
     ]
@@ -98,7 +98,7 @@ def test_segments_are_one_worker_and_one_run(tmp_path: Path) -> None:
 
 
 def times_of(path: Path) -> list[float]:
-    """When the events of a file begin, by the reader that was written from FORMAT.md alone."""
+    """Return the starts of a file's events with the reader written from FORMAT.md alone."""
     contents = trace_by_format.read(path.read_bytes())
     assert not contents.damaged
     return [fields["timestamp"] for _, _, _, fields, _ in contents.events]
@@ -129,7 +129,8 @@ def test_a_window_says_what_it_cuts(tmp_path: Path) -> None:
     times = [datetime.fromtimestamp(BEGIN + at, timezone.utc) for at in (100.25, 200.75)]
     trace = TraceAnalyser(open_run(tmp_path, between=times), progress=False).trace
     (note,) = [note.text for note in trace.notes if note.kind == "window"]
-    # Those of seconds 99 and 100 began before; those of 200 ends at 201.5, of 199 at 200.5.
+    # The task runs of seconds 99 and 100 started before. Those of 199 and 200 end at 200.5 and
+    # 201.5.
     assert "2 task runs began before it, 1 ended after it" in note
     assert (trace.begin, trace.end) == (BEGIN + 99, BEGIN + 201.5)
     as_texts = [time.strftime("%Y-%m-%d %H:%M:%S.%f") for time in times]

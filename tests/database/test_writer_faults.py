@@ -1,4 +1,4 @@
-"""Disks that are full, slow or gone, and processes that fork or die: recording goes on unharmed."""
+"""Recording survives full, slow or missing disks, and processes that fork or die."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 
 @pytest.fixture(autouse=True)
 def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """What the database floor logs, as it is logged."""
+    """Collect log messages of the database package."""
     caplog.set_level(logging.INFO, logger="dasfprof")
     texts: list[str] = []
     handler = logging.Handler()
@@ -49,7 +49,7 @@ def numbers_in(database: FileDatabase) -> list[int]:
 
 
 def record(database: FileDatabase, numbers: range, noise: int = 0) -> None:
-    """Record an event for each number, with so many bytes that do not deflate."""
+    """Record an event per number, each with this many bytes that cannot be compressed."""
     drawn = random.Random(1)
     for number in numbers:
         more = {"noise": drawn.randbytes(noise)} if noise else {}
@@ -57,7 +57,7 @@ def record(database: FileDatabase, numbers: range, noise: int = 0) -> None:
 
 
 def read_through(database: FileDatabase) -> TraceFile:
-    """Return the file after all its blocks were read, so that it knows its end and its losses."""
+    """Return the file after reading all blocks, so that its end and dropped events are known."""
     trace = database.trace_file()
     list(trace.batches())
     return trace
@@ -100,7 +100,7 @@ def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
 def test_a_file_that_cannot_be_created_is_an_error_at_the_call(
     tmp_path: Path, messages: list[str], in_the_way: str
 ) -> None:
-    """Also of the tree of the errors, and of OSError; recording begins when it can be."""
+    """The error is one of the package's and an OSError. Recording starts once it is possible."""
     run = tmp_path / "run"
     path = run / "deeper" / "t.msgpack" if in_the_way == "file above" else run / "t.msgpack"
     if in_the_way == "no permission":
@@ -154,7 +154,7 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
 
 
 def test_a_disk_that_others_fill_and_that_stays_full(small_disk: Path) -> None:
-    """The trace, `info` and the notes tell what is lost: room for that was reserved."""
+    """The trace, `info` and the data notes report dropped events, for which space was reserved."""
     database = FileDatabase(small_disk / "t.msgpack")
     record(database, range(100))
     database.commit()
@@ -175,14 +175,14 @@ def test_a_disk_that_others_fill_and_that_stays_full(small_disk: Path) -> None:
 
 
 def fill(filler: Path) -> None:
-    """Take all room that is left on a disk."""
+    """Fill a disk."""
     with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(bytes(512))
 
 
 def assert_told(database: FileDatabase, recorded: int, lost: int) -> None:
-    """Assert that the trace holds the first events and tells of the rest."""
+    """Assert that the trace has the first events and reports the others as dropped."""
     assert numbers_in(database) == [*range(recorded - lost)]
     trace = read_through(database)
     assert not trace.damage
@@ -194,7 +194,7 @@ def assert_told(database: FileDatabase, recorded: int, lost: int) -> None:
 def test_a_disk_on_which_no_room_can_be_reserved(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on NFS; what the trace itself fills leaves room for the number of losses."""
+    """As on NFS: the trace stops early enough to write the number of dropped events."""
     monkeypatch.setattr(output, "_allocate", lambda *_: False)
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
     for first in range(0, 1000, 50):
@@ -208,11 +208,11 @@ def test_a_disk_on_which_no_room_can_be_reserved(
 @pytest.mark.parametrize("small_disk", ["64k"], indirect=True)
 @pytest.mark.parametrize(
     ("size", "kept"),
-    # Blocks are of 5000 events, and of the last 1000: 30 bytes of each are 150 and 30 kB.
+    # Blocks have 5000 events, and the last one 1000. At 30 bytes each, they have 150 and 30 kB.
     [(1, range(6000)), (30, range(5000, 6000)), (3000, range(0))],
 )
 def test_a_disk_that_is_smaller_than_a_block(small_disk: Path, size: int, kept: range) -> None:
-    """The blocks that there is room for are written and can be read; nobody waits for others."""
+    """Blocks that fit are written and can be read, and no thread waits for the others."""
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
     record(database, range(6000), noise=size)
     database.close()
@@ -225,7 +225,7 @@ def test_a_disk_that_is_smaller_than_a_block(small_disk: Path, size: int, kept: 
 
 
 class FillingFile:
-    """A file on a disk that has room for so many bytes more."""
+    """File on a disk with this many bytes of free space."""
 
     room = 0
 
@@ -256,7 +256,7 @@ class FillingFile:
 def test_a_disk_that_fills_up_within_a_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str], room: int
 ) -> None:
-    """Also within the header: it comes again, since nothing can be told of a file without it."""
+    """This includes the header, which is written again, because a file is unreadable without it."""
     plain_open = output._open
     monkeypatch.setattr(output, "_open", lambda path: FillingFile(plain_open(path)))
     FillingFile.room = room
@@ -323,7 +323,7 @@ def test_a_quota_that_the_kernel_keeps(tmp_path: Path, limit: str) -> None:
 
 
 def hanging_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Have disks not answer before the first event is set; the second is when one is asked."""
+    """Let disks wait for the first event, and set the second event when they are used."""
     answer, asked = threading.Event(), threading.Event()
     plain_append = TraceOutput.append
 
@@ -339,7 +339,7 @@ def hanging_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thre
 def test_a_disk_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
-    """Recording goes on at once, keeps no more than it may, and counts the rest."""
+    """Recording continues at once, keeps events up to its limit, and counts dropped events."""
     answer, asked = hanging_disk(monkeypatch)
     monkeypatch.setattr(writer, "PATIENCE", 0.05)
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=100)
@@ -349,7 +349,7 @@ def test_a_disk_that_does_not_answer(
     for first in range(10, 5010, 10):
         record(database, range(first, first + 10))
         assert len(source.rows) <= 100
-    # The ten that the disk was given may still be written.
+    # The ten events that the disk has received may still be written.
     assert database.writer.losses.dropped == 4900
     assert not answer.is_set()
 
@@ -383,7 +383,7 @@ def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None
         for number in range(26):
             source.rows.extend((number, "fact", number))
             database.writer.threshold_reached(source)
-            assert busy.wait(60)  # the writer has the first fact
+            assert busy.wait(60)  # the writer has taken the first event
         assert source.rows == [item for number in range(1, 11) for item in (number, "fact", number)]
         assert database.writer.losses.dropped == 15
     finally:
@@ -396,7 +396,7 @@ def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None
 
 
 def test_user_code_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
-    """Many threads that are always faster than the writer; each one's order is kept."""
+    """Many threads are always faster than the writer. The order of each is kept."""
     most = 50
     database = FileDatabase(tmp_path / "t.msgpack", most, flush_interval=0.001, max_pending=most)
     unwritten: list[int] = []
@@ -421,7 +421,7 @@ def test_user_code_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
 def test_what_is_being_written_counts_as_unwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dies loses what its writer has taken, and what was recorded meanwhile."""
+    """A process that dies loses events that its writer has taken, and those recorded meanwhile."""
     answer, asked = hanging_disk(monkeypatch)
     monkeypatch.setattr(writer, "PATIENCE", 60.0)
     database = FileDatabase(tmp_path / "t.msgpack", 100, flush_interval=0.001)
@@ -449,7 +449,7 @@ def test_what_is_being_written_counts_as_unwritten(
 def test_rows_of_other_threads_are_not_dropped_once_there_was_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come between the look for room and the return, and wait for room themselves."""
+    """They come between the check for space and the return, and wait for space themselves."""
     plain = TraceWriter._has_room
     others = [InstantEvent("n", 1.0, args={"number": number}) for number in range(100, 130)]
 
@@ -469,12 +469,12 @@ def test_rows_of_other_threads_are_not_dropped_once_there_was_room(
 
 
 def test_closing_writes_more_than_may_be_pending(tmp_path: Path) -> None:
-    """What the last drain left would be lost, and counted by nobody."""
+    """Events that the last drain left would be lost without being counted."""
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=10)
     writer = database.writer
     closing = threading.Thread(target=database.close)
     record(database, range(5))
-    with writer._drain_lock:  # nothing is drained before it closes
+    with writer._drain_lock:  # no event is drained before it closes
         writer.sources[0].rows.extend(
             InstantEvent("n", 1.0, args={"number": number}) for number in range(100, 135)
         )
@@ -488,7 +488,7 @@ def test_closing_writes_more_than_may_be_pending(tmp_path: Path) -> None:
 def test_who_records_writes_where_no_thread_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
-    """A process that may start no more threads: nobody waits for one, and no disk is blamed."""
+    """If a process cannot start threads, recording does not wait for one, or blame the disk."""
 
     def cannot_start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -508,7 +508,7 @@ def test_who_records_writes_where_no_thread_does(
 def test_a_log_handler_that_records_does_not_wait_for_its_own_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
-    """The writer's thread logs that facts were lost, and the handler fills the list."""
+    """The writer's thread logs dropped events, and the log handler fills the list."""
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=20)
     plain, threads = database.writer.losses.warn, []
 
@@ -553,11 +553,11 @@ def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     assert f"it lacks {lost:,} facts: {lost:,} came faster than they could be" in at_the_end
 
 
-# --- facts that cannot be encoded ----------------------------------------------------------------
+# --- events that cannot be encoded ---------------------------------------------------------------
 
 
 def writer_of(tmp_path: Path, source: Source, rows: Iterable[Any]) -> TraceWriter:
-    """Write rows of a source to a file; return its closed writer."""
+    """Write rows of a source to a file, and return its closed writer."""
     writer = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300).writer
     writer.add_source(source)
     source.rows.extend(rows)
@@ -643,9 +643,9 @@ print(raised, database.writer.losses.by_cause)
 
 @pytest.mark.parametrize("sleep", ["sound", "broken"])
 def test_a_pause_that_fails_costs_nothing(tmp_path: Path, sleep: str) -> None:
-    """Neither where the system's sleep fails, nor where a signal's handler raises out of it.
+    """This holds if the system's sleep fails, and if a signal handler raises an exception in it.
 
-    What the handler raised is the program's own: it comes when the rows are in the file.
+    The handler's exception belongs to the program, and is raised after the rows are in the file.
     """
     path = tmp_path / "t.msgpack"
     first, second = run_script(PAUSED, str(path), sleep).stdout.splitlines()
@@ -745,7 +745,7 @@ def test_closing_from_many_threads_is_closing_once(tmp_path: Path) -> None:
 
 
 def test_events_recorded_while_it_closes_do_no_harm(tmp_path: Path) -> None:
-    # On a busy machine the writer falls far behind; nothing may be dropped for that here.
+    # On a busy machine, the writer falls far behind, but must not drop events here.
     database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=0.001, max_pending=1 << 40)
     refused = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A reader of trace files written from FORMAT.md alone: it imports nothing of dasfprof."""
+"""Reader of trace files, written from FORMAT.md alone, without imports of dasfprof."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DICTIONARY = zlib.decompress(
 
 @dataclass
 class Contents:
-    """What a file holds, and which of the format's words it uses."""
+    """Contents of a file, and the terms of the format that it uses."""
 
     frames: list[dict[str, Any]] = field(default_factory=list)
-    #: (position, phase, name, fields, args), in the order of positions.
+    #: (position, phase, name, fields, args), in order of positions.
     events: list[tuple[int, str, str, dict[str, Any], dict[Any, Any]]] = field(default_factory=list)
     damaged: int = 0
-    #: Frames whose payloads are deflated.
+    #: Number of frames with deflated payloads.
     deflated: int = 0
     forms: set[Any] = field(default_factory=set)
     key_kinds: set[int] = field(default_factory=set)

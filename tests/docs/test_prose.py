@@ -1,4 +1,4 @@
-"""Markdown that users read: no phrases that are not English, no long or chained sentences."""
+"""Markdown for users: no unidiomatic phrases, and no long or chained sentences."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: Maximum number of words, and of colons and semicolons, in a sentence.
 MAXIMUM_WORDS, MAXIMUM_JOINTS = 32, 1
-#: A comment with a reason accepts every hit in its paragraph.
+#: Comment with a reason that accepts all hits in its paragraph.
 ACCEPTED = re.compile(r"prose: ok \(.{3,}\)")
 
-#: What to write instead of a phrase, by the phrase's pattern.
+#: Replacement of a phrase by the phrase's pattern.
 PHRASES = {
     r"foret(ell|ells|old|elling)": "predict",
     r"dear(er|est)?": "expensive",
@@ -58,7 +58,7 @@ PHRASES = {
 
 
 def texts() -> dict[str, str]:
-    """Return every hand-written Markdown text by its name."""
+    """Return all hand-written Markdown texts by name."""
     names = ("README.md", "CONTRIBUTING.md", "AGENTS.md", ".github/SECURITY.md")
     linked = ("dasfprof/analysis/comparison/CI.md", "dasfprof/recording/shipping/CLUSTERS.md")
     linked += (".agents/skills/dasfprof/SKILL.md", "tests/validation/README.md")
@@ -82,7 +82,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def hits(text: str) -> list[str]:
-    """Return what is wrong with a text, with what to write instead."""
+    """Return the problems of a text, with replacements."""
     found = []
     for paragraph in paragraphs(text):
         for pattern, instead in PHRASES.items():

@@ -1,4 +1,4 @@
-"""The documentation: each rule has its page, generated pages say what is declared, code runs."""
+"""The documentation: each rule has a page, generated pages match declarations, and code runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ sys.path.insert(0, str(DOCS))
 import generate  # noqa: E402  # it is next to the pages
 
 HEADINGS = ["What it means", "How to confirm it", "What to do", "When it does not apply"]
-#: Written by hand; the rest is made of declarations.
+#: Hand-written pages. The others are generated from declarations.
 PAGES = sorted(
     path
     for path in DOCS.rglob("*.md")
@@ -48,13 +48,13 @@ GUIDE = [path for path in PAGES if path.parent.name == "guide"]
 
 
 def blocks(path: Path, language: str, fence: str = "") -> list[str]:
-    """Give the code of a page that is meant to run: that of `{code-block}` is not."""
+    """Return the executable code of a page, without that in `{code-block}`."""
     pattern = rf"^```{fence}{language}\n(.*?)^```$"
     return re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def shown(path: Path, language: str) -> list[str]:
-    """Give the code of a page that is shown alone, since it needs what is not here."""
+    """Return the code of a page that is only shown, because it needs other software."""
     return blocks(path, language, r"\{code-block\} ")
 
 
@@ -109,7 +109,7 @@ def test_a_page_is_completed_by_what_the_rules_declare() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a directory with what is generated, and links to what is not."""
+    """Return a directory with generated pages, and links to the other files."""
     docs = tmp_path_factory.mktemp("docs")
     for path in DOCS.iterdir():
         if path.name not in {"_build", *generate.GENERATED}:
@@ -163,7 +163,7 @@ def test_links_work_in_a_clone_and_in_the_site(path: Path, site: Path) -> None:
     assert [link for link in links(text) if not (path.parent / link).exists()] == []
     page = path.relative_to(DOCS).with_suffix("")
     folder = site / page.parent
-    # Not by the file system: the directories of the site are links.
+    # Paths are not resolved, because the directories of the site are links.
     targets = links(generate.in_site(page.as_posix(), text))
     assert [one for one in targets if not os.path.exists(os.path.normpath(folder / one))] == []
     assert re.findall(r"https?://[^\s)`\"']+", text) == [], "no page needs what may not be public"
@@ -193,7 +193,7 @@ def test_commands_have_the_options_that_pages_give_them(page: str, command: str)
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Give what the guide's code may use: a client, a recorded run in ``traces``, its analyser."""
+    """Return names for the guide's code: a client, a recorded run in ``traces``, its analyser."""
     place = tmp_path_factory.mktemp("guide")
     with new_client(n_workers=2, threads_per_worker=1, processes=False) as client:
         with dasfprof.profile(client, name="guide", directory=place / "traces") as run:
@@ -219,7 +219,7 @@ def test_the_code_and_the_commands_of_the_guide_run(
     for block in blocks(path, "sh"):
         for line in block.splitlines():
             _, *args = shlex.split(line, comments=True)
-            # A trace of twenty tasks has no such finding, and a script is run by other tests.
+            # A trace of twenty tasks has no such finding, and other tests run the script.
             if args[0] == "run" or {"--finding", "--function"} & set(args):
                 continue
             done = CliRunner().invoke(cli, args, catch_exceptions=False)
@@ -240,7 +240,7 @@ def test_the_recipe_asks_for_what_the_package_needs() -> None:
     listed = re.search(r"^dependencies = \[(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     assert listed is not None
     needed = dict(re.findall(r'"([a-z]+)>=([\d.]+)"', listed[1]))
-    # conda-forge's names of dask's own packages.
+    # conda-forge's names of Dask's packages.
     asked = dict(re.findall(r"^    - ([a-z-]+) >=([\d.]+)$", recipe, re.MULTILINE))
     asked["dask"] = asked.pop("dask-core")
     asked["msgpack"] = asked.pop("msgpack-python")

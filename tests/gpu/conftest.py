@@ -1,4 +1,4 @@
-"""The stand-ins as fixtures."""
+"""Fixtures for the stand-ins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stand_ins import Driver, NvtxLog, build_library
 
 @pytest.fixture(scope="module", autouse=True)
 def spawned_workers() -> Iterator[None]:
-    """Workers have the variables of the moment: a forked one has those of the server's start."""
+    """Spawn workers, because forked ones have the environment of the fork server's start."""
     with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):
         yield
 
@@ -36,7 +36,7 @@ def nvtx_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def nvtx_log(nvtx_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NvtxLog]:
-    """The log of the processes that start while this lasts: they run under the stand-in."""
+    """Return the log of processes that start during the test, which use the stand-in."""
     pytest.importorskip("nvtx", reason="the package nvtx is not installed")
     log = NvtxLog(nvtx_library, tmp_path_factory.mktemp("ranges"))
     with pytest.MonkeyPatch.context() as patch:

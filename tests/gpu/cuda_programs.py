@@ -1,7 +1,7 @@
-"""Programs that use dask-cuda: each is run in a process of its own, under the stand-in driver.
+"""Programs that use dask-cuda, each run in a new process with the stand-in driver.
 
-``python cuda_programs.py NAME DIRECTORY``: records the program's run into that directory. The
-driver's library must be found when a process starts, and dask-cuda asks it in the client's too.
+``python cuda_programs.py NAME DIRECTORY`` records the program's run into that directory. The
+driver's library must be found when a process starts, and dask-cuda also calls it in the client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEGABYTE = 1_000_000
 
 
 class Array:
-    """What a cupy array looks like from outside. Each copy to the host is noted in a file."""
+    """Stand-in for a cupy array. Each copy to the host is recorded in a file."""
 
     __slots__ = ("copies", "dtype", "shape")
 
@@ -48,9 +48,9 @@ class Array:
 
 
 class CupyArray(Array):
-    """One that says that it is cupy's: of others, nobody dares to ask for the shape.
+    """Stand-in with cupy's module name: dasfprof reads the shape only of known types.
 
-    Dask would ask the real cupy to serialise it, so it must not be spilled.
+    Dask would let the real cupy serialize it, so it must not be spilled.
     """
 
     __slots__ = ("dtype", "shape")
@@ -64,7 +64,7 @@ def restore(copies: Path, data: bytearray) -> Array:
 
 
 def make(kind: str, copies: Path) -> Any:
-    import cuda_programs  # by its name: pickled with its code, a class loses its slots
+    import cuda_programs  # pickled by name, because a class pickled with its code loses its slots
 
     return getattr(cuda_programs, kind)(copies)
 
@@ -91,14 +91,14 @@ def local_cluster(directory: Path) -> None:
 
 
 def arrays(directory: Path) -> None:
-    """Arrays that all fit on their device: nothing may copy them."""
+    """Compute arrays that fit on their devices, so they must not be copied."""
     with new_cluster(memory_limit=0) as client, dasfprof.profile(client, directory=directory):
         made = client.map(make, ["CupyArray"] * 4, copies=directory / "copies", pure=False)
         wait(made)
 
 
 def spill(directory: Path) -> None:
-    """Eight arrays on a device that has room for three."""
+    """Compute eight arrays on a device with memory for three."""
     with (
         new_cluster(device_memory_limit=3.5 * MEGABYTE, memory_limit=0) as client,
         dasfprof.profile(client, directory=directory, sample_interval=0.02),
@@ -109,13 +109,13 @@ def spill(directory: Path) -> None:
         wait(made)
         shapes = client.map(lambda array: array.shape, made, **here)
         assert client.gather(shapes) == [(500, 250)] * 8
-        # The cluster copies more of them when it closes and a worker hands over what it has.
+        # The cluster copies more of them when it closes and a worker transfers its results.
         copied = (directory / "copies").read_text().count("copied")
         (directory / "copied-so-far").write_text(str(copied))
 
 
 def buffers(directory: Path) -> None:
-    """A `DeviceHostFile` of its own, with room for two arrays on the device, two on the host."""
+    """Use a `DeviceHostFile` with memory for two arrays on the device and two on the host."""
     from types import SimpleNamespace
 
     from dask_cuda.device_host_file import DeviceHostFile

@@ -1,6 +1,6 @@
-"""Programs that run in processes of their own, forked from one that has done the imports.
+"""Programs that run in separate processes, forked from a process that has done the imports.
 
-A library's path is read as a process starts, and importing distributed takes a second of CPU.
+Library paths are read when a process starts, and importing distributed takes a second of CPU time.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ for line in sys.stdin:
 
 
 class ForkedPrograms:
-    """Runs one program again and again, each time in a process that forks after the imports.
+    """Program that runs repeatedly, each time in a process that is forked after the imports.
 
-    The input of the program's code is the variable `argument`.
+    Its code reads its input from the variable `argument`.
     """
 
     def __init__(self, imports: str, program: str, environment: dict[str, str]) -> None:
@@ -53,7 +53,7 @@ class ForkedPrograms:
         )
 
     def run(self, argument: Any, environment: dict[str, str], directory: Path) -> tuple[str, str]:
-        """Run the program with these variables set; return what it wrote to both streams."""
+        """Run the program with these environment variables, and return both output streams."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         out, err = (directory / name for name in ("stdout", "stderr"))
@@ -66,5 +66,5 @@ class ForkedPrograms:
         return out.read_text(), err.read_text()
 
     def close(self) -> None:
-        """End the process that forks."""
+        """End the parent process."""
         self._server.communicate()

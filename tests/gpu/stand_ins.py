@@ -1,4 +1,4 @@
-"""Stand-ins for the NVIDIA driver, CUDA and Nsight Systems, built from the C files beside this."""
+"""Stand-ins for the NVIDIA driver, CUDA and Nsight Systems, built from C files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def build_library(source: str, target: Path) -> Path:
-    """Compile a C file beside this one to a shared library."""
+    """Compile a C file in this directory to a shared library."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip(f"no C compiler (gcc or cc) here to build the stand-in {target.name}")
@@ -26,25 +26,25 @@ def build_library(source: str, target: Path) -> Path:
 
 @dataclass
 class Driver:
-    """The stand-in for the driver's library, and its script."""
+    """Stand-in for the driver's library, and its script."""
 
     directory: Path
     script: Path
 
     def answer(self, text: str) -> None:
-        """Make it answer so from its next call on, in every process."""
+        """Change its script, which applies from the next call in all processes."""
         fresh = self.script.with_suffix(".new")
         fresh.write_text(text)
         fresh.replace(self.script)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs from its start on to find the library and the script."""
+        """Return environment variables with which a process finds the library and the script."""
         return {"LD_LIBRARY_PATH": str(self.directory), "DASFPROF_TEST_NVML": str(self.script)}
 
 
 def device(letter: str, bus: str, values: str = "") -> str:
-    """Script a device: a UUID of one letter, its place on the bus, and lines that overrule."""
+    """Return the script of a device: a UUID of one letter, its bus position, and further lines."""
     defaults = {
         "uuid": uuid_of(letter),
         "name": "Stand-in",
@@ -65,7 +65,7 @@ def device(letter: str, bus: str, values: str = "") -> str:
 
 
 def instance(letter: str, values: str = "") -> str:
-    """Script a MIG instance of the device before it: memory is all that it tells."""
+    """Return the script of a MIG instance of the previous device, which only reports memory."""
     lines = [f"uuid {uuid_of(letter, 'MIG')}", "name Stand-in MIG", "memory_used 500000000"]
     return "\n".join(["mig", *lines, "memory_total 2000000000", values, ""])
 
@@ -79,12 +79,12 @@ def uuid_of(letter: str, kind: str = "GPU") -> str:
 
 @dataclass(frozen=True)
 class Range:
-    """A range that was opened and closed."""
+    """NVTX range that was opened and closed."""
 
     domain: str
     process: int
     thread: int
-    #: Open ranges below it when it was pushed, and when it was popped.
+    #: Number of open ranges below it when it was pushed, and when it was popped.
     depths: tuple[int, int]
     closed_by: int
     category: int
@@ -95,7 +95,7 @@ class Range:
 
 @dataclass
 class NvtxLog:
-    """What reached the stand-in for Nsight."""
+    """Log of calls to the stand-in for Nsight."""
 
     library: Path
     directory: Path
@@ -108,9 +108,9 @@ class NvtxLog:
         }
 
     def clear(self) -> None:
-        """Forget what was logged; no range may be open."""
+        """Clear the log. No range may be open."""
         for path in self.directory.glob("log.*"):
-            path.write_text("")  # the processes append, so they go on at the new end
+            path.write_text("")  # the processes append, so they continue at the new end
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         for path in self.directory.glob("log.*"):
@@ -119,13 +119,13 @@ class NvtxLog:
                 yield process, line.split("\t")
 
     def strings(self) -> list[str]:
-        """Registered strings of the domain `dasfprof`, once for each registration."""
+        """Return the strings in the domain `dasfprof`, once per registration."""
         return [
             words[2] for _, words in self.lines() if words[0] == "string" and words[1] == "dasfprof"
         ]
 
     def ranges(self) -> list[Range]:
-        """Match the begins with the ends; each must have one, push and pop in the right order."""
+        """Return the ranges from matched starts and ends, whose order must be right."""
         pushed: dict[tuple[int, str, str], list[list[str]]] = defaultdict(list)
         found = []
 

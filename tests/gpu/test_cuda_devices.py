@@ -1,6 +1,6 @@
-"""Which devices CUDA shows to a process, told from its environment and from what NVML lists.
+"""Devices that CUDA shows to a process, from its environment variables and NVML's list.
 
-Expected values follow the rules of the CUDA programming guide, "CUDA Environment Variables".
+Expected values follow the CUDA programming guide, "CUDA Environment Variables".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def gpu(letter: str, index: int, bus: int, name: str = "A100", parts: str = "") 
     )
 
 
-#: On the bus: a, b, c; NVML counts c, a, b.
+#: The order on the bus is a, b, c; NVML's order is c, a, b.
 ALIKE = [gpu("c", 0, 0x86), gpu("a", 1, 0x3B), gpu("b", 2, 0x41)]
 UNLIKE = [gpu("c", 0, 0x86, "H100"), gpu("a", 1, 0x3B), gpu("b", 2, 0x41)]
 ONE_IN_MIG_MODE = [gpu("a", 0, 0x3B, parts="de")]
@@ -30,7 +30,7 @@ SOME_IN_MIG_MODE = [gpu("a", 0, 0x3B, parts="de"), gpu("b", 1, 0x41)]
 
 
 def letters(devices: tuple[Device, ...]) -> str:
-    """Name devices by the letters of their UUIDs."""
+    """Return the letters of devices' UUIDs."""
     return "".join(device.uuid[4] for device in devices)
 
 

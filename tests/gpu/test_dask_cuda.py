@@ -1,6 +1,6 @@
-"""dask-cuda's clusters and its device memory, on the stand-in driver: no GPU is needed.
+"""dask-cuda's clusters and device memory, with the stand-in driver and without a GPU.
 
-dask-cuda pins Dask, so these tests run where it is installed with its libraries and skip elsewhere.
+dask-cuda pins Dask's version, so these tests are skipped if it is not installed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TWO = device("a", "3b", "utilization 40\nmemory_used 4000000000") + device(
 
 
 def run_program(name: str, driver: Driver, directory: Path, **environment: str) -> Path:
-    """Run one of the programs; gives the directory of its traces."""
+    """Run one of the programs, and return the directory of its traces."""
     driver.answer(TWO)
     variables = {**os.environ, **driver.environment, **environment}
     if "CUDA_VISIBLE_DEVICES" not in environment:
@@ -67,7 +67,7 @@ def test_workers_are_profiled_with_their_own_devices(driver: Driver, tmp_path: P
         for event in events(traces, "GPU Devices")
     }
     assert {uuid: index for uuid, (index, _) in about.items()} == {uuid_of("a"): 0, uuid_of("b"): 1}
-    # Workers are called by the number of their device.
+    # Workers are named after their device's number.
     assert about[uuid_of("a")][1].endswith("-0")
     assert about[uuid_of("b")][1].endswith("-1")
 
@@ -80,7 +80,7 @@ def test_arrays_on_the_device_are_described_without_a_copy(driver: Driver, tmp_p
     }
     assert described == {("cupy._core.core.ndarray", (500, 250), "float64")}
     sizes = {event.args["size"] for event in events(traces, "Compute")}
-    assert all(MEGABYTE <= size <= MEGABYTE + 100 for size in sizes)  # and what Python adds
+    assert all(MEGABYTE <= size <= MEGABYTE + 100 for size in sizes)  # plus overhead of Python
     assert not (traces / "copies").exists()
 
 
@@ -89,7 +89,7 @@ def test_spill_from_the_device_is_in_the_trace(driver: Driver, tmp_path: Path) -
     samples = [event.args for event in events(traces, "Device Memory")]
     last = [args for args in samples if args["device_to_host_size"]][-1]
     assert max(args["host_to_device_size"] for args in samples) >= 5 * MEGABYTE
-    # At the end: three arrays, and beside them the shapes, which are no device's.
+    # At the end: three arrays, and the shapes, which are not on a device.
     assert 3 * MEGABYTE <= last["device_size"] <= 3.01 * MEGABYTE
     copied = int((traces / "copied-so-far").read_text())
     assert copied >= 5

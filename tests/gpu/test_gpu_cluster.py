@@ -1,4 +1,4 @@
-"""GPU samples of profiled worker processes, with the stand-in driver under the real pynvml."""
+"""GPU samples of profiled worker processes, with the real pynvml and the stand-in driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.whole_program
 
 pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 
-#: On the bus device b is the first: CUDA counts b, a where NVML counts a, b.
+#: Device b is first on the bus, so CUDA's order is b, a and NVML's order is a, b.
 TWO = device("a", "41", "utilization 40\nmemory_used 4000000000") + device(
     "b", "3b", "utilization 70\nmemory_used 7000000000"
 )
@@ -30,7 +30,7 @@ TWO = device("a", "41", "utilization 40\nmemory_used 4000000000") + device(
 
 @contextmanager
 def workers(driver: Driver, *variables: str | None) -> Iterator[Client]:
-    """Start worker processes, each with its own CUDA_VISIBLE_DEVICES; None: not set."""
+    """Start worker processes with these CUDA_VISIBLE_DEVICES; None means not set."""
 
     def spec(variable: str | None) -> dict[str, Any]:
         env = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
@@ -41,7 +41,7 @@ def workers(driver: Driver, *variables: str | None) -> Iterator[Client]:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.delenv("CUDA_DEVICE_ORDER", raising=False)
         for name, value in driver.environment.items():
-            patch.setenv(name, value)  # as the processes start: later is too late for a loader
+            patch.setenv(name, value)  # before the processes start, for their loader
         specs = {index: spec(variable) for index, variable in enumerate(variables)}
         with SpecCluster(specs, scheduler) as cluster, Client(cluster) as client:
             client.wait_for_workers(len(variables))
@@ -55,7 +55,7 @@ def profiled(client: Client, directory: Path, **options: Any) -> Iterator[Any]:
 
 
 def wait_for(run: Any, name: str, count: int) -> None:
-    """Return when the run's files hold so many events of a name from each worker."""
+    """Wait until the run's files have this many events with a name from each worker."""
 
     def is_there() -> bool:
         run.flush()
@@ -66,7 +66,7 @@ def wait_for(run: Any, name: str, count: int) -> None:
 
 
 def events(run: Any, name: str, worker: int | None = None) -> list[InstantEvent]:
-    """Give the events of a name, of all workers or of the one with this Dask name."""
+    """Return the events with a name, of all workers or of the one with this Dask name."""
     return [
         event
         for event in run.database().get_traces()
@@ -75,7 +75,7 @@ def events(run: Any, name: str, worker: int | None = None) -> list[InstantEvent]
 
 
 def values(found: list[InstantEvent], *names: str) -> set[tuple[Any, ...]]:
-    """Collect the values of these args; what was never read is NaN in events, and None here."""
+    """Return the values of these args, with None for values that were never read (NaN)."""
     return {
         tuple(None if (value := event.args[name]) != value else value for name in names)
         for event in found
@@ -99,7 +99,7 @@ def test_each_worker_has_the_samples_of_its_own_device(driver: Driver, tmp_path:
             ]
             client.gather(futures)
         analyser = run.analyser()
-    nothing = {(None, None, None)}  # of samples between two readings
+    nothing = {(None, None, None)}  # samples between two readings
     for name, letter, index, used, memory in ((0, "b", 1, 70.0, 7.0), (1, "a", 0, 40.0, 4.0)):
         own = values(
             events(run, "Resource Usage", name), "gpu_index", "gpu_utilization", "gpu_memory_used"
@@ -109,7 +109,7 @@ def test_each_worker_has_the_samples_of_its_own_device(driver: Driver, tmp_path:
         assert read == {(uuid_of(letter), used, memory * 1e9)}
         about = values(events(run, "GPU Devices", name), "availability", "uuid", "index")
         assert about == {("available", uuid_of(letter), index)}
-    # The tables have the means of the workers' own devices.
+    # The tables have the means of the workers' devices.
     functions = analyser.per_function_bottleneck()
     label = functions["Worker"].str[-2:]
     columns = ["GPU", "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)"]
@@ -153,7 +153,7 @@ def test_a_shared_device_is_read_by_one_and_on_when_its_reader_dies(
 def test_a_run_without_readings_completes_and_says_why(
     driver: Driver, tmp_path: Path, script: str, reason: str
 ) -> None:
-    driver.answer("driver 550")  # Dask's own workers do not start where NVML refuses
+    driver.answer("driver 550")  # Dask's workers do not start if NVML refuses
     with workers(driver, "0", "0") as client:
         driver.answer(script)
         with profiled(client, tmp_path) as run:
@@ -184,4 +184,4 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path
     for database in run.database().databases:
         file = database.trace_file()  # type: ignore[attr-defined]
         list(file.batches())
-        assert file.end is not None  # closed, that of the sampler which hangs too
+        assert file.end is not None  # closed, including that of the hanging sampler

@@ -1,4 +1,4 @@
-"""The GPU probe against the stand-in driver, in processes of its own: pynvml is the real one."""
+"""The GPU probe with the stand-in driver and the real pynvml, in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import dask
 from dasfprof.recording.probes import gpu
 from dasfprof.recording.probes import nvml as gpu_reader
 """
-#: Samples of one worker, whose duties it has as the test says: every device, or those named.
+#: Program that takes samples of a worker, which is responsible for all devices or named ones.
 PROGRAM = """
 dask.config.refresh()  # of the variables of this process
 ticks, seconds, duties, before, share = argument
@@ -48,7 +48,7 @@ probe.close()
 
 
 class Processes(dict[str, ForkedPrograms]):
-    """Processes that fork the program, by the path of libraries that they were started with."""
+    """Processes that fork the program, by library path."""
 
     def __missing__(self, path: str) -> ForkedPrograms:
         environment = {**os.environ, "LD_LIBRARY_PATH": path}
@@ -76,7 +76,7 @@ def sample(
     share: float = 0.0,
     **environment: str | None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run the probe for some ticks in a process of its own; gives its rows by event name."""
+    """Run the probe for some ticks in a new process, and return its rows by event name."""
     variables = {**os.environ, **driver.environment, **environment}
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         variables[name] = environment.get(name)
@@ -152,7 +152,7 @@ os.replace(path + ".new", path)
 def test_the_own_device_is_that_of_cuda(
     driver: Driver, variable: str | None, own: str, index: int
 ) -> None:
-    """On the bus device b is the first: CUDA counts b, a where NVML counts a, b."""
+    """Device b is first on the bus, so CUDA's order is b, a and NVML's order is a, b."""
     driver.answer(TWO)
     rows = sample(driver, CUDA_VISIBLE_DEVICES=variable)
     (about,) = rows["GPU Devices"]
@@ -230,7 +230,7 @@ def test_devices_of_others_are_left_to_them(driver: Driver) -> None:
 
 
 def test_readings_stay_within_their_share_of_a_core(driver: Driver) -> None:
-    """With a share so small that one reading uses up what there is for minutes."""
+    """The share is so small that one reading uses it up for minutes."""
     driver.answer(device("a", "41"))
     rows = sample(driver, ticks=4, seconds=0.05, share=1e-7)
     assert [row["tick"] for row in rows["GPU Usage"]] == [0]

@@ -1,7 +1,7 @@
-"""What reaches NVTX from real worker processes with threads, through a stand-in for Nsight.
+"""NVTX ranges of real worker processes with threads, in a stand-in for Nsight.
 
-The tasks themselves say where they ran: each writes its process, its thread and its name to a file
-as it begins. So the ranges are compared with a record that has nothing to do with them.
+Each task writes its process, thread and name to a file when it starts, so the ranges are compared
+with an independent record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import dasfprof
 
 
 class Attempts:
-    """A file that tasks write to as they begin."""
+    """File to which tasks write when they start."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Attempts:
         os.close(file)
 
     def are(self, ranges: list[Range]) -> bool:
-        """Return whether there is one range for each task that began, on its thread."""
+        """Return whether there is one range per started task, on its thread."""
         rows = (line.split() for line in self.path.read_text().splitlines())
         ran = Counter((int(process), int(thread), name) for process, thread, name in rows)
         return ran == Counter((span.process, span.thread, span.message) for span in ranges)
@@ -55,7 +55,7 @@ def began(tmp_path: Path) -> Attempts:
 
 @pytest.fixture
 def run(client: Client, nvtx_log: NvtxLog, tmp_path: Path) -> Iterator[Any]:
-    """Record with NVTX around each test."""
+    """Record each test with NVTX."""
     with dasfprof.profile(client, directory=tmp_path / "traces", enable_nvtx=True) as run:
         yield run
 

@@ -1,4 +1,4 @@
-"""Which tasks of a process have NVTX ranges, and why there are none."""
+"""Tasks of a process that have NVTX ranges, and reasons for missing ranges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster(n_workers=2, **options):
 def run_program(
     program: str, log: NvtxLog, directory: Any, **environment: str | None
 ) -> tuple[dict[str, Any], Counter[str]]:
-    """Run a program under the stand-in for Nsight: what it told, and ranges by name."""
+    """Run a program with the stand-in for Nsight, and return its output and ranges by name."""
     log.clear()
     variables = {**os.environ, **log.environment, **environment}
     end = "\nif __name__ == '__main__':\n    main()\n    print(json.dumps(told))\n"

@@ -1,4 +1,4 @@
-"""Runs cells in a real kernel, one after the other, and looks at what each shows."""
+"""Execution of cells in a real kernel, and reading of their outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels import run_notebook
 
 
 def execute(sources: Sequence[str], place: Path) -> list[Any]:
-    """Run cells of code in a directory; one that fails does not end it."""
+    """Run cells of code in a directory, also after a failed cell."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     notebook = nbformat.v4.new_notebook(cells=cells)
     run_notebook(notebook, place, allow_errors=True)
@@ -20,32 +20,32 @@ def execute(sources: Sequence[str], place: Path) -> list[Any]:
 
 
 def cell(cells: list[Any], begin: str) -> Any:
-    """Give the one cell that begins so."""
+    """Return the only cell with this start."""
     (found,) = (item for item in cells if item.source.startswith(begin))
     return found
 
 
 def shown(item: Any, kind: str = "display_data") -> dict[str, str]:
-    """Give the forms of the one thing of a kind that a cell shows."""
+    """Return the data of the only display of this type in a cell, by MIME type."""
     (found,) = (output for output in item.outputs if output.output_type == kind)
     data: dict[str, str] = dict(found["data"])
     return data
 
 
 def printed(item: Any, name: str = "stdout") -> str:
-    """Give what a cell wrote on a stream."""
+    """Return the output of a cell on a stream."""
     streams = [output for output in item.outputs if output.output_type == "stream"]
     return "".join(output["text"] for output in streams if output["name"] == name)
 
 
 def failure(item: Any) -> Any:
-    """Give the one error that a cell ended with."""
+    """Return the only error of a cell."""
     (found,) = (output for output in item.outputs if output.output_type == "error")
     return found
 
 
 class Elements(HTMLParser):
-    """The elements and the text of some HTML, as a browser takes it."""
+    """Elements and text of HTML, parsed like in a browser."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -62,6 +62,6 @@ class Elements(HTMLParser):
         self.text += data
 
     def value(self, tag: str, name: str) -> str:
-        """Give an attribute of the one element that has it."""
+        """Return an attribute of the only element that has it."""
         (found,) = (value for of, key, value in self.attributes if (of, key) == (tag, name))
         return found

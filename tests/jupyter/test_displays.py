@@ -1,4 +1,4 @@
-"""What handles and databases show of themselves."""
+"""Displays of runs, comparisons and databases in notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run is shown while it goes on, in a real kernel: ``%%dasfprof --live``, `watch`."""
+"""Display of a run in progress in a real kernel: ``%%dasfprof --live`` and `watch`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from executed_cells import Elements, cell, execute, failure, printed, shown
 
 pytestmark = pytest.mark.whole_program
 
-#: Whether a plugin of dasfprof is left on the cluster.
+#: Code that prints whether a plugin of dasfprof remains on the cluster.
 _LEFT = (
     "client.run_on_scheduler(lambda dask_scheduler: [name for name in "
     "[*dask_scheduler.plugins, *dask_scheduler.worker_plugins] if name.startswith('dasfprof')])"
@@ -98,7 +98,7 @@ def test_it_shows_html_and_text(cells: list[Any], place: Path) -> None:
         assert words in text.text
     assert report in data["text/plain"]
     assert text.value("a", "href") == f"traces/{Path(report).name}"
-    # The timeline is a frame with the whole report.
+    # The timeline is a frame with the complete report.
     assert text.value("iframe", "sandbox") == "allow-scripts allow-downloads"
     (written,) = place.glob("traces/naps-*.html")
     framed = text.value("iframe", "srcdoc").replace('<base href="about:srcdoc">', "")
@@ -126,7 +126,7 @@ def test_a_task_that_fails_the_cell_is_its_run_s_first_finding(cells: list[Any])
     assert "1 task failed: ZeroDivisionError in divmod." in finding
     assert next(line for line in lines if line.startswith(("high", "medium", "low"))) == finding
     assert failure(item).ename == "ZeroDivisionError"
-    # A cell that fails before any task leaves nothing to judge.
+    # A cell that fails before any task has no verdict.
     text = shown(cell(cells, "%%dasfprof idle"))["text/plain"]
     assert "0 task runs" in text and "nothing to diagnose" in text
     assert "No known problem" not in text

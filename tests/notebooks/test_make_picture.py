@@ -1,4 +1,4 @@
-"""The script that takes the README's picture."""
+"""The script that creates the README's picture."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_it_takes_a_picture(tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, **options)
     content = picture.read_bytes()
     assert content.startswith(PNG)
-    # An empty page of this size takes some 10 kB.
+    # An empty page of this size has about 10 kB.
     assert 50_000 < len(content) < 300_000
     assert done.stdout.splitlines()[-1] == f"{picture}: {len(content) / 1e3:.0f} kB"

@@ -1,4 +1,4 @@
-"""Each notebook runs from begin to end in a kernel of its own, and shows what it speaks of."""
+"""All notebooks run completely in a new kernel, and their outputs match their texts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.whole_program
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-#: Code of one more cell, put before the last.
+#: Code of an additional cell before the last one.
 QUESTIONS = {
     "gallery": "analyser.per_function_status()[['Function', 'Task Runs']].values.tolist()",
     "tutorial": "functions.groupby('Function')['Num Tasks (chunks)'].sum().to_dict()",
 }
-#: On a busy host workers restart more slowly than Dask waits for them.
+#: Dask's settings for a busy host, on which workers restart slowly.
 PATIENCE = {
     "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "10m",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "2m",
@@ -34,7 +34,7 @@ Executed = Callable[[str], Cells]
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Executed:
-    """Give what runs a notebook once, in an empty directory, and returns its cells of code."""
+    """Return a function that runs a notebook once in an empty directory and returns code cells."""
 
     @cache
     def execute(name: str) -> Cells:
@@ -50,7 +50,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Executed:
 
 
 def output(cells: Cells, begin: str, form: str = "text/plain") -> str:
-    """Give what the first cell shows whose last line begins so."""
+    """Return the output of the first cell whose last line starts with this text."""
     cell = next(cell for cell in cells if cell.source.splitlines()[-1].startswith(begin))
     texts = [item["data"][form] for item in cell.outputs if item.output_type == "execute_result"]
     texts += [item["text"] for item in cell.outputs if item.output_type == "stream"]
@@ -72,10 +72,10 @@ def test_it_is_committed_without_outputs(name: str) -> None:
 
 def test_tutorial(executed: Executed) -> None:
     cells = executed("tutorial")
-    # Normalised, the three centres are as far apart as they were: all coordinates differ.
+    # After normalization, the three centres still differ in all coordinates.
     assert output(cells, "k_means(points)").count("[") == 4
     names = output(cells, "    print(path.name)").split()
-    assert len(names) == 6  # two of each worker, the scheduler's and the client's
+    assert len(names) == 6  # two files per worker, the scheduler's and the client's
     assert sum("TracePlugin" in name for name in names) == 2
     assert "sum_by_nearest" in output(cells, "functions.head(10)", "text/html")
     counts = value(cells, "functions.groupby")
@@ -87,7 +87,7 @@ def test_nothing_is_written_to_standard_error(executed: Executed) -> None:
     outputs = [item for cell in executed("tutorial") for item in cell.outputs]
     streams = [item for item in outputs if item.output_type == "stream"]
     text = "".join(item["text"] for item in streams if item["name"] == "stderr")
-    # Progress bars are shown in a notebook; on a busy machine Dask itself may say that it waits.
+    # Notebooks show progress bars. On a busy machine, Dask may also log that it waits.
     lines = [line for line in text.replace("\n", "\r").split("\r") if line.strip()]
     assert all("%|" in line or " - distributed." in line for line in lines), text
 
@@ -103,7 +103,7 @@ def test_tutorial_where_there_is_no_gpu(executed: Executed) -> None:
 
 def test_the_profiled_cell_shows_its_result_and_the_report(executed: Executed) -> None:
     (cell,) = (cell for cell in executed("gallery") if cell.source.startswith("%%dasfprof gallery"))
-    # On a busy machine Dask logs that its loop was held up.
+    # On a busy machine, Dask logs that its event loop was blocked.
     logged = [one["text"] for one in cell.outputs if one["output_type"] == "stream"]
     assert not any("dasfprof" in text for text in logged)
     result, view = (one for one in cell.outputs if one["output_type"] != "stream")
@@ -141,9 +141,9 @@ def test_counts_tables_and_exports(executed: Executed) -> None:
 def test_each_change_makes_the_run_faster(executed: Executed) -> None:
     cells = executed("diagnose")
     seconds = value(cells, "{name: round")
-    # 180 times 50 ms of sleep on two threads against 20 times, and 4 times.
+    # 180 times 50 ms of sleep on two threads, compared with 20 times and 4 times.
     assert seconds["first"] > 4.5
-    # On a quiet machine a third of it. A slow moment may come in any of the runs.
+    # A third of it on a quiet machine. Delays may occur in any of the runs.
     assert seconds["second"] < 0.9 * seconds["first"]
     assert seconds["third"] < 0.9 * seconds["first"]
     before, after = output(cells, 'print(f"predicted').splitlines()
@@ -158,7 +158,7 @@ def test_each_change_makes_the_run_faster(executed: Executed) -> None:
     assert summed is not None
     parts, whole = map(float, summed.groups())
     assert parts == whole < -1.0
-    # A hundred reads of 50 ms: fifty on each of two threads, or ten on each of ten.
+    # One hundred reads of 50 ms: fifty on each of two threads, or ten on each of ten.
     assert output(cells, "print(trial)").startswith("threads_per_worker=5: Saved ")
 
 
@@ -168,7 +168,7 @@ def test_lines(executed: Executed) -> None:
     assert ledger == accounts > 0
     read = value(cells, "{name: of_line")
     assert [tasks for tasks, _ in read.values()] == [24, 12]
-    # 200 ms of sleep each, and 20 ms of calibrating in the first run.
+    # 200 ms of sleep each, and 20 ms of calibration in the first run.
     assert read["first"][1] > 24 * 0.22
     assert read["second"][1] > 12 * 0.2
     assert all(seconds > 0 for seconds in value(cells, "[round(float(table"))
@@ -184,14 +184,14 @@ def test_the_culprit_and_the_run_that_fits(
     peak = output(cells, 'peak[["Time (s)"')
     assert "for the client" in peak and "load" in peak
 
-    # The run that fits takes what was predicted.
+    # The run that fits needs the predicted memory.
     assert "not fit" in output(cells, 'forecast[["Workers"')
     least, real, most = value(cells, "[round(float(size))")
     assert least < most
-    # On a crowded machine one worker gets to more blocks than the other, of 20 MB each.
+    # On a busy machine, one worker may run more blocks, of 20 MB each, than the other.
     blocks = 2 if request.config.getoption("--long") else 6
     assert least - blocks * 20 <= real <= most + blocks * 20
-    assert real < 570  # from where on it would have been killed
+    assert real < 570  # the limit at which it would have been killed
 
 
 def test_causes_are_found_and_the_changes_help(executed: Executed) -> None:
@@ -206,7 +206,7 @@ def test_causes_are_found_and_the_changes_help(executed: Executed) -> None:
     summed = output(cells, "client.gather(client.map(sum_of_squares_beside")
     assert summed.startswith(f"[{0 + 1 + 4}, {100 + 121 + 144}]")
 
-    # A healthy wait is not accused.
+    # Normal waits are not reported.
     table = output(cells, "healthy[[", "text/html")
     assert "<td>possible</td>" in table
     assert "<td>certain</td>" not in table

@@ -1,5 +1,5 @@
-// Lets node load the modules of the pages: they have no package that calls them modules, and ask a
-// browser for a few things as they begin.
+// Lets Node.js load the modules of the pages, which have no package.json and use a few functions of
+// a browser when they are loaded.
 
 import { register } from "node:module";
 

@@ -1,4 +1,4 @@
-// What charts and tables are drawn from: bins, trees, axes, decimals.
+// Data for charts and tables: bins, trees, axes, decimals.
 
 import assert from "node:assert/strict";
 import test from "node:test";

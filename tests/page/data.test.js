@@ -1,4 +1,4 @@
-// Columns as the page reads them, packed here as document.py says: planes of bytes, zlib, base64.
+// Columns as the page reads them, packed here as in document.py: planes of bytes, zlib, base64.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -6,13 +6,13 @@ import { deflateSync } from "node:zlib";
 
 import { Columns, rowsOf } from "../../dasfprof/report/page/data.js";
 
-/** The text of numbers of so many bytes: all lowest bytes, then all second ones. */
+/** Returns the text of numbers with this many bytes: all lowest bytes, then all second ones. */
 function packed(numbers, width) {
   const planes = Array.from({ length: width }, (_, plane) => numbers.map((one) => (one / 256 ** plane) & 0xff));
   return deflateSync(Buffer.from(planes.flat())).toString("base64");
 }
 
-/** Has the document hold elements with these texts; gives what it still holds. */
+/** Adds elements with these texts to the document, and returns its remaining elements. */
 function pageOf(texts) {
   const left = new Map(Object.entries(texts));
   const getElementById = (id) => ({ textContent: left.get(id), remove: () => left.delete(id) });

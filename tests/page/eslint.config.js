@@ -1,4 +1,4 @@
-// What the modules of the pages keep to. Which names exist, tsc knows.
+// Rules for the modules of the pages. tsc checks whether names exist.
 
 import js from "@eslint/js";
 

@@ -1,4 +1,4 @@
-// Orders and places of numbers, against plain sorts and searches.
+// Orders and positions of numbers, compared with plain sorts and searches.
 
 import assert from "node:assert/strict";
 import test from "node:test";

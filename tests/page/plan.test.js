@@ -1,4 +1,4 @@
-// The boxes of a plan, and where they stand.
+// The boxes of a plan, and their positions.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -14,7 +14,7 @@ function table(rows) {
   return { columns: labels.map((label) => ({ label, values: rows.map((row) => row[label]) })) };
 }
 
-/** A plan of nodes `[function, line, step, computation]`, each of a second, and edges between their numbers. */
+/** Returns a plan of nodes `[function, line, step, computation]` of one second each, and edges by index. */
 function planned(nodes, pairs) {
   const rows = nodes.map(([name, line, step = null, computation = 1], at) => ({
     ...{ Node: `${at + 1} ${name}`, Function: name, Line: line, Text: `text of ${line}`, Step: step },
@@ -41,7 +41,7 @@ test("nodes of a line are one box, unless that would close a circle", () => {
   assert.equal(blocksOf(plan, "node")[0].boxes.length, 6);
 });
 
-/** Twelve layers of a line beside each other, of what one has loaded, each with one that follows it. */
+/** Returns twelve parallel layers of a line with a common input and one dependent each. */
 function fan(lineOf) {
   const each = Array.from({ length: 12 }, (_, at) => at);
   const both = ["split", "mean"].flatMap((name) => each.map((at) => [name, lineOf(at)]));

@@ -1,6 +1,6 @@
-// Numbers that look random, the same each time.
+// Pseudo-random numbers, the same each time.
 
-/** So many numbers from 0 to 1. */
+/** Returns this many numbers from 0 to 1. */
 export function drawn(count, seed = 1) {
   let state = seed;
   return Array.from({ length: count }, () => {

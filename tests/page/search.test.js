@@ -1,4 +1,4 @@
-// The search, against the texts of all keys.
+// The search, compared with the texts of all keys.
 
 import assert from "node:assert/strict";
 import test from "node:test";

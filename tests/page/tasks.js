@@ -1,8 +1,8 @@
-// Task runs for tests, as the page has them once it has read its columns.
+// Task runs for tests, as in the page after it has read its columns.
 
 import { NUMBERED, HEX, Tasks, TUPLE } from "../../dasfprof/report/page/timeline/tasks.js";
 
-/** Runs of one key each: `runs` are [track, start, duration] by track and start. */
+/** Returns task runs with different keys: `runs` are [track, start, duration] by track and start. */
 export function tasksOf(runs, tracks = Math.max(...runs.map(([track]) => track), 0) + 1, facts = {}) {
   const first = (track) => runs.filter(([own]) => own < track).length;
   const tasks = new Tasks(
@@ -27,7 +27,7 @@ export function tasksOf(runs, tracks = Math.max(...runs.map(([track]) => track),
   });
 }
 
-/** Runs of keys of each kind: chunks of a layer, numbered ones, hashes, and one that is a text. */
+/** Returns task runs with keys of each kind: chunks of a layer, numbers, hashes, and a text. */
 export function tasksWithKeys() {
   const keys = 7;
   const tasks = tasksOf(Array.from({ length: keys }, (_, at) => [0, at, 1]), 1, { keys });

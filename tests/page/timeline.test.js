@@ -1,4 +1,4 @@
-// Which task runs are where in the timeline, against searches through all of them.
+// Positions of task runs in the timeline, compared with searches through all of them.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -9,7 +9,7 @@ import { compactView, flattenView, packed, seenIn, tracksOfRows } from "../../da
 import { drawn } from "./random.js";
 import { tasksOf } from "./tasks.js";
 
-/** Runs one after the other on some tracks. */
+/** Returns consecutive task runs on some tracks. */
 function randomTasks(tracks, count) {
   const numbers = drawn(2 * tracks * count);
   const runs = [];
