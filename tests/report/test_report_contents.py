@@ -10,7 +10,7 @@ from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.thread_time import HELPS, ThreadTime
-from dasfprof.analysis.run.slots import STATUSES
+from dasfprof.analysis.run.task_runs import STATUSES
 from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 
 

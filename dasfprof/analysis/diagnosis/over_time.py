@@ -13,9 +13,9 @@ from dasfprof.analysis.diagnosis.cores import idle_share
 from dasfprof.analysis.diagnosis.registry import Finding, FindingLocations, rule
 from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
-from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, graph_costs, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
+from dasfprof.analysis.model.idle_time import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
 from dasfprof.analysis.stack_samples.places import client_fraction, client_meanwhile

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.attempts import Steps, unlisted_tasks
-from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.task_runs import to_ticks
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 #: Starts and ends of time ranges.
@@ -340,3 +342,31 @@ def _ascending(parts: Sequence[Array]) -> Array:
 def _passed(edges: Array, times: Array) -> Array:
     """Return the number of the sorted edges at or before each of `times`."""
     return np.searchsorted(edges, times, side="right").astype(_INT)
+
+
+# --- Actor calls and functions outside of tasks ---------------------------------------------------
+
+
+@once_per_trace
+def call_spans(run: Run) -> Spans:
+    """Return when each actor call with known times arrived at its worker, and when it was answered.
+
+    Times are seconds since the start of the run, by the scheduler's clock.
+    """
+    return _spans(run, run.actor_calls)
+
+
+@once_per_trace
+def function_spans(run: Run) -> Spans:
+    """Return when workers received requests for functions outside of tasks, and answered them.
+
+    Times are as in `call_spans`.
+    """
+    return _spans(run, run.worker_functions)
+
+
+def _spans(run: Run, calls: pd.DataFrame) -> Spans:
+    start = run.on_one_clock(calls["start"], calls["worker_id"])
+    stop = start + calls["duration"].to_numpy(dtype=float)
+    known = np.isfinite(start) & np.isfinite(stop)
+    return to_ticks(start[known]), to_ticks(stop[known])

@@ -14,7 +14,6 @@ from dasfprof.analysis.run.run_end import find_run_end
 from dasfprof.analysis.run.slots import (
     find_first_arrival,
     finished_slots,
-    status_seconds,
     task_slots,
     unfinished_runs,
     unlisted_runs,
@@ -25,6 +24,7 @@ from dasfprof.analysis.run.task_runs import (
     clock_offsets,
     ordered_times,
     recorded_times,
+    status_seconds,
 )
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace

@@ -231,32 +231,3 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
         "known": since("known"),
         **dict.fromkeys(("received", "ready", "executing", "done"), np.full(len(runs), np.nan)),
     }
-
-
-# Statuses of each task run, from its arrival until the scheduler knew its outcome.
-
-#: Ranges between two stages of `TaskTimes`, by the status that a task run has in them.
-STATUSES = {
-    "Not started": (("arrival", "runnable"),),
-    "Inqueue": (("runnable", "sent"), ("sent", "received"), ("ready", "executing")),
-    "Preparing": (("received", "ready"), ("executing", "start")),
-    "Running": (("start", "stop"),),
-    "Finalizing": (("stop", "done"), ("done", "known")),
-}
-
-
-@once_per_trace
-def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Return the seconds for which each of `all_task_runs` had each status, or NaN if unknown."""
-    recorded, times = recorded_times(trace), ordered_times(trace)
-    seconds = {}
-    for name, spans in STATUSES.items():
-        length = np.zeros(len(times))
-        known = np.isfinite(recorded[spans[0][0]]) & np.isfinite(recorded[spans[-1][1]])
-        for begin, end in spans:
-            length += getattr(times, end) - getattr(times, begin)
-            known |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])
-        # Unknown time counts for the status before, so that the sum of all statuses is the time
-        # from `arrival` to `known`.
-        seconds[name] = np.where(known | (length > 0), length, np.nan)
-    return seconds

@@ -10,8 +10,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.slots import STATUSES
-from dasfprof.analysis.run.task_runs import OPEN_STATES
+from dasfprof.analysis.run.task_runs import OPEN_STATES, STATUSES
 from dasfprof.analysis.tables.columns import (
     LISTED,
     first_rows,

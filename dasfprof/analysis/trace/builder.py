@@ -10,12 +10,11 @@ import pandas as pd
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
-from dasfprof.analysis.trace.clients import ClientLookup, client_names
+from dasfprof.analysis.trace.clients import ClientLookup, Selected, client_names, without_others
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Note, Surroundings, call_profiles
 from dasfprof.analysis.trace.lines import TaskLines
 from dasfprof.analysis.trace.reader import FAR_AWAY, TraceReader, widened
-from dasfprof.analysis.trace.selected_client import Selected, without_others
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.trace.steps import BuiltLayers, KeyLayers, RunGraphs, TaskSteps, step_table
 from dasfprof.analysis.trace.under_way import UnderWayTables, places_not_ended

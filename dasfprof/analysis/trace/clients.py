@@ -1,4 +1,8 @@
-"""The clients of task runs: those that sent a task's graph, and others that requested its key."""
+"""The clients of task runs, and the restriction of tables to the task runs of one client.
+
+The clients of a task run are those that sent its graph, and others that requested its key. If
+tables are restricted, it is known when tasks of other clients occupied threads.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import Columns, make_categorical
+from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.steps import RunGraphs
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.schema.tasks import OTHER_CLIENTS
+from dasfprof.schema.under_way import narrowed
 
 #: Matches the end of the id of a client that has a name. `_CLIENT` matches the start of any
 #: client's id.
@@ -135,3 +142,167 @@ class ClientLookup:
         # A graph stays unchanged unless exactly one client had tasks on workers when it arrived.
         alone = active.sum(axis=0) == 1
         self._of_graph[nested[alone]] = persons[active[:, alone].argmax(axis=0)]
+
+
+# --- Restriction of tables to one client ----------------------------------------------------------
+
+Tables = dict[str, pd.DataFrame]
+
+_RUNS = ("tasks", "scheduler_only")
+
+
+def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
+    """Return the times in which task runs occupied, or may have occupied, threads.
+
+    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The columns are
+    ``worker_id, begin, end, by_worker``, where ``by_worker`` is True for rows of `tasks`.
+    """
+    only = only[(only["worker_id"] >= 0).to_numpy()]
+    until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
+    stop = tasks["start"] + tasks["duration"]
+    ranges = [
+        pd.DataFrame({"worker_id": worker, "begin": begin, "end": end, "by_worker": by_worker})
+        for worker, begin, end, by_worker in (
+            (
+                tasks["worker_id"],
+                tasks["executing"].fillna(tasks["start"]),
+                tasks[["done", "seceded"]].min(axis=1).fillna(stop),
+                True,
+            ),
+            (
+                only["worker_id"],
+                only["scheduler_start"].where(only["lost"], only["sent"]),
+                only["scheduler_stop"].where(only["lost"], until),
+                False,
+            ),
+        )
+    ]
+    types = {"worker_id": np.int64, "begin": float, "end": float}
+    return pd.concat([table.astype(types) for table in ranges], ignore_index=True)
+
+
+def without_others(
+    tables: Tables, items: dict[str, Array], keys: KeyTable, selected: Selected | None
+) -> pd.DataFrame:
+    """Remove the task runs of other clients, and everything about these task runs, from tables.
+
+    Parameters
+    ----------
+    tables, keys
+        The tables by name, and the keys of the trace.
+    items
+        Three arrays: ``dependencies`` contains the key ids of the dependencies of all task runs,
+        ``lengths`` the number of dependencies of each task run, and ``transfers`` the key ids of
+        all transfers.
+    selected
+        The client whose task runs remain. If it is None, only task runs that were recorded as
+        `OTHER_CLIENTS` are removed.
+
+    Returns
+    -------
+    DataFrame
+        Times in which task runs of other clients occupied threads (see `thread_ranges`).
+    """
+    function, names = keys.functions()
+    nameless = names.index(OTHER_CLIENTS) if OTHER_CLIENTS in names else -1
+    others = {name: function[tables[name]["key_id"].to_numpy()] == nameless for name in _RUNS}
+    if selected is not None:
+        others = {
+            name: mask | ~selected.has(tables[name]["client"]) for name, mask in others.items()
+        }
+    ranges = thread_ranges(*(tables[name][others[name]] for name in _RUNS))
+    if not len(ranges) and selected is None:
+        return ranges
+    # Mask of keys that only other clients have. The last entry stands for unknown keys (-1).
+    foreign = np.zeros(len(keys) + 1, dtype=bool)
+    for is_other in (True, False):
+        for name in _RUNS:
+            foreign[tables[name]["key_id"].to_numpy()[others[name] == is_other]] = is_other
+    samples, removed = tables["task_samples"], tables["tasks"][others["tasks"]]
+    tables["task_samples"] = _rows(samples, ~_within(samples, removed))
+    counts = np.maximum(items["lengths"], 0)
+    items["dependencies"] = items["dependencies"][np.repeat(~others["tasks"], counts)]
+    items["lengths"] = items["lengths"][~others["tasks"]]
+    counts = tables["transfers"]["keys"].to_numpy()
+    of_row = np.repeat(np.arange(len(counts)), counts)
+    mine = np.bincount(of_row, ~foreign[items["transfers"]], minlength=len(counts)) > 0
+    mine |= (counts == 0) & (selected is None)
+    items["transfers"] = items["transfers"][np.repeat(mine, counts)]
+    tables["transfers"] = _rows(tables["transfers"], mine)
+    theirs = np.setdiff1d(function[foreign[:-1]], function[~foreign[:-1]])
+    hidden = {names[code] for code in theirs.tolist()}
+    for name, table in tables.items():
+        if name in _RUNS:
+            tables[name] = _rows(table, ~others[name])
+        elif "key_id" in table or "key" in table:
+            key_ids = table["key_id" if "key_id" in table else "key"].to_numpy(dtype=np.int64)
+            tables[name] = _rows(table, ~foreign[key_ids])
+        elif name in ("function_code", "call_profiles"):
+            tables[name] = _rows(table, ~table["name"].isin(hidden).to_numpy())
+    if selected is not None:
+        selected.narrow(tables, hidden)
+    return ranges
+
+
+def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
+    return table if mask.all() else table[mask].reset_index(drop=True)
+
+
+def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
+    """Return a mask of the stack samples that were taken during any of the task runs `runs`."""
+    inside = np.zeros(len(samples), dtype=bool)
+    times = samples["time"].to_numpy(dtype=float)
+    rows_of = samples.groupby(["worker_id", samples["thread"].astype(object)]).indices
+    for thread, of_thread in runs.groupby(["worker_id", runs["thread"].astype(object)]):
+        rows = rows_of.get(thread)
+        if rows is not None:
+            ordered = of_thread.sort_values("start")
+            start = ordered["start"].to_numpy(dtype=float)
+            stop = start + ordered["duration"].to_numpy(dtype=float)
+            index = np.searchsorted(start, times[rows], side="right") - 1
+            inside[rows] = (index >= 0) & (times[rows] <= stop[np.maximum(index, 0)])
+    return inside
+
+
+class Selected:
+    """The client whose task runs are analysed."""
+
+    def __init__(self, name: str, clients: ClientLookup) -> None:
+        self._name, self._clients, self._codes = name, clients, clients.codes_of(name)
+
+    def has(self, clients: pd.Series) -> Array:
+        """Return a mask of the client's rows in a column that `ClientLookup.find` returned."""
+        return np.isin(clients.cat.codes.to_numpy(), self._codes)
+
+    def narrow(self, tables: Tables, hidden: set[str]) -> None:
+        """Remove what clients and the scheduler recorded about other clients.
+
+        `hidden` are the functions that only other clients use.
+        """
+        sent = self._are_mine(tables["graphs_sent"]["client"])
+        if not sent.any():  # Another client's process was recorded.
+            for name in ("client_calls", "sent_values", "functions_sent", "client_samples"):
+                tables[name] = tables[name].iloc[:0]
+        changes, states = tables["cluster_changes"], tables["scheduler_states"]
+        not_cancelled = (changes["action"] != "cancel").to_numpy(dtype=bool)
+        masks = {
+            "graphs": self._are_mine(tables["graphs"]["client"]),
+            "graphs_sent": sent,
+            "clients_under_way": self._are_mine(tables["clients_under_way"]["client"]),
+            "cluster_changes": not_cancelled | self._are_mine(changes["who"]),
+        }
+        for name, mask in masks.items():
+            tables[name] = _rows(tables[name], mask)
+        if len(states):
+            rows = [
+                narrowed(row, lambda name: name not in hidden, self._is_mine)
+                for row in states.to_dict("records")
+            ]
+            columns = pd.DataFrame(rows, states.index, dtype=object).astype({"unfinished": float})
+            tables["scheduler_states"] = states.assign(**columns)
+
+    def _is_mine(self, client: Any) -> bool:
+        return self._clients.name(client) == self._name
+
+    def _are_mine(self, ids: pd.Series) -> Array:
+        return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
