@@ -25,10 +25,10 @@ def data_skew(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if row is None:
         yield "no task has this key"
         return
-    own = _layer_of(row, evidence)
+    layer = _layer_of(row, evidence)
     times: list[tuple[float, float]] = []
     for column in ("size", "input_size"):
-        sizes = own.numbers(column)
+        sizes = layer.numbers(column)
         usual = float(np.nanmedian(sizes)) if len(sizes) else np.nan
         times += [(size, size / usual) for size in sizes[np.isfinite(sizes)] if usual > 0]
     if not any(is_close(claim["size"], a) and is_close(claim["times"], b) for a, b in times):
@@ -64,18 +64,18 @@ def stragglers(claim: Claim, evidence: Evidence) -> Iterator[str]:
         yield "no task has this key"
         return
     # In other layers of the graph, the function does other work.
-    own = _layer_of(row, evidence).where(lambda other: other["seceded"] is None)
-    if claim["longest"] < 2 * float(np.median(_held(own, "held"))):
+    layer = _layer_of(row, evidence).where(lambda other: other["seceded"] is None)
+    if claim["longest"] < 2 * float(np.median(_held(layer, "held"))):
         yield "others of its layer take more than half as long"
     # Until the next task took the thread, or until the worker recorded the end.
-    for name, rows in (("longest", Rows([row])), ("median", own)):
+    for name, rows in (("longest", Rows([row])), ("median", layer)):
         least, most = (float(np.median(_held(rows, end))) for end in ("held", "done"))
         yield from lies(claim[name], least, most, f"the {name}")
     # For many task runs, the cause is that of the majority.
-    longest = sorted(zip(_held(own, "held"), own, strict=True), key=lambda pair: -pair[0])
+    longest = sorted(zip(_held(layer, "held"), layer, strict=True), key=lambda pair: -pair[0])
     rows = [one for _, one in longest][: by_function.get(str(row["function"]), 1)]
     against = [
-        [*_against_cause(claim["cause"], one, own)] for one in (rows if len(rows) > 1 else [row])
+        [*_against_cause(claim["cause"], one, layer)] for one in (rows if len(rows) > 1 else [row])
     ]
     if 2 * sum(map(bool, against)) > len(against):
         yield from next(filter(None, against))
@@ -87,9 +87,9 @@ def _held(rows: Rows, end: str) -> Any:
     return np.fmax(held, done) - rows.numbers("executing") - rows.numbers("waited")
 
 
-def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
+def _against_cause(cause: str, row: dict[str, Any], layer: Rows) -> Iterator[str]:
     first = min(
-        (other["timestamp"] for other in own if other["address"] == row["address"]),
+        (other["timestamp"] for other in layer if other["address"] == row["address"]),
         default=row["timestamp"],
     )
     off_cpu = row["working"] - row["used"]
@@ -97,9 +97,9 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
         yield "it was not the first on its worker"
     if cause == "skew":
         firsts: dict[str, float] = {}
-        for other in own:
+        for other in layer:
             firsts.setdefault(other["address"], other["timestamp"])
-        later = own.where(lambda one: one["timestamp"] > firsts[one["address"]])
+        later = layer.where(lambda one: one["timestamp"] > firsts[one["address"]])
         as_long = later.numbers("working").max(initial=0.0) >= 0.5 * row["working"]
         if row["timestamp"] == firsts[row["address"]] and len(later) and not as_long:
             yield "it was the first on its worker, and is said to differ anyway"
@@ -118,10 +118,10 @@ def slow_worker(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the medians of the function on that worker and on others."""
     here, elsewhere = claim["here"], claim["elsewhere"]
     yield from differs(claim["times"], here / elsewhere, "how many times as long")
-    own = evidence.of(claim.function)
+    runs = evidence.of(claim.function)
     medians = {}
-    for label, there in own.by("label").items():
-        others = own.where(lambda row, label=label: row["label"] != label)
+    for label, there in runs.by("label").items():
+        others = runs.where(lambda row, label=label: row["label"] != label)
         if len(others) and claim.worker in (None, label):
             medians[label] = [np.median(rows.numbers("working")) for rows in (there, others)]
     if not any(is_close(here, a) and is_close(elsewhere, b) for a, b in medians.values()):
@@ -150,9 +150,9 @@ def load_imbalance(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if least == most:
         yield from differs(claim["lost"], 1 - low.mean() / low.max(), "what is lost")
     for place, best in (("busiest", low.max()), ("idlest", high.min())):
-        own = claim[place]
-        if not least.get(own, np.inf) - 1e-3 <= best <= most.get(own, -np.inf) + 1e-3:
-            yield f"{own} is not the {place}"
+        worker = claim[place]
+        if not least.get(worker, np.inf) - 1e-3 <= best <= most.get(worker, -np.inf) + 1e-3:
+            yield f"{worker} is not the {place}"
 
 
 def _not_comparable(evidence: Evidence) -> set[str]:
@@ -180,7 +180,7 @@ def _never_seen(evidence: Evidence) -> Rows:
     If a worker's file is closed, all task runs that it started are in the file.
     """
     under_way = {repr(row["key"]) for row in evidence.open}
-    whole = {
+    closed = {
         header.get("worker", {}).get("address")
         for header, name in zip(evidence.headers, evidence.names, strict=True)
         if header.get("plugin") == "TracePlugin" and name not in evidence.unclosed
@@ -189,7 +189,7 @@ def _never_seen(evidence: Evidence) -> Rows:
         lambda row: (
             row["state"] not in ("memory", "erred")
             and repr(row["key"]) not in under_way
-            and row["worker"] not in whole
+            and row["worker"] not in closed
         )
     )
 
@@ -205,11 +205,11 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
     for address, (_, _, number) in evidence.lives.items():
         label = evidence.label(address) or address
         threads[label] = max(number, threads.get(label, 0))
-    for own in evidence.runs.by("address").values():
-        label = own.maps[0]["label"]
-        ends = own.numbers("held")
-        ends = ends if open_ else np.fmin(ends, own.numbers("known"))
-        held = Steps.of(own.numbers("executing"), ends)
+    for runs in evidence.runs.by("address").values():
+        label = runs.maps[0]["label"]
+        ends = runs.numbers("held")
+        ends = ends if open_ else np.fmin(ends, runs.numbers("known"))
+        held = Steps.of(runs.numbers("executing"), ends)
         held = Steps(held.times, np.minimum(held.values, threads.get(label, 1)))
         busy[label] = busy.get(label, 0.0) + held.integral()
     if open_:
@@ -229,8 +229,8 @@ def poor_placement(claim: Claim, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(claim["idle"], share, "threads that idle, tasks elsewhere")
     yield from differs(claim["stolen"], len(evidence.rows("Steal")), "stolen tasks")
     by_worker = {
-        label: float(np.nansum(own.numbers("executing") - own.numbers("ready")))
-        for label, own in evidence.runs.by("label").items()
+        label: float(np.nansum(runs.numbers("executing") - runs.numbers("ready")))
+        for label, runs in evidence.runs.by("label").items()
     }
     crowded = claim["crowded"]
     if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
@@ -259,8 +259,8 @@ def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:
             return key.partition(",")[0] if key.startswith("('") else None  # the text of a tuple
         return key[0]
 
-    own = evidence.of(row["function"])
-    return own.where(lambda other: name(other["key"]) == name(row["key"]))
+    runs = evidence.of(row["function"])
+    return runs.where(lambda other: name(other["key"]) == name(row["key"]))
 
 
 def _text(key: Any) -> str:

@@ -49,8 +49,8 @@ def slow_tokenization(claim: Claim, evidence: Evidence) -> Iterator[str]:
 def large_objects_in_graph(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with the embedded objects of that name."""
     sent = evidence.rows("Sent Value").where(lambda row: row["name"] == claim["name"])
-    whole = sum(row["size"] * row["tasks"] for row in sent)
-    yield from exceeds(claim["bytes"], 1.01 * whole, "bytes in all tasks")
+    total = sum(row["size"] * row["tasks"] for row in sent)
+    yield from exceeds(claim["bytes"], 1.01 * total, "bytes in all tasks")
     yield from exceeds(claim["tasks"], _total(sent, "tasks"), "tasks that have it")
     yield from exceeds(claim["handling"], handling_seconds(evidence), "seconds of handling tasks")
     if re.search(r"scatter\(\w+, (broadcast|hash)", claim.suggestion):

@@ -47,8 +47,8 @@ def cpu_oversubscribed(claim: Claim, evidence: Evidence) -> Iterator[str]:
     samples = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
     last_wait = runs.where(lambda row: row["waited"] > 0).numbers("stop").max(initial=0.0)
     busiest, read = float(np.nanmax(samples.numbers("host_cpu"), initial=0.0)), False
-    for own in samples.by("file").values():
-        hosts, times = own.numbers("host_cpu"), own.numbers("timestamp")
+    for rows in samples.by("file").values():
+        hosts, times = rows.numbers("host_cpu"), rows.numbers("timestamp")
         # A value is measured over the previous seconds, and repeated until the next measurement.
         changed = (times[1:][np.diff(hosts) != 0] >= last_wait).any()
         read |= bool(changed and np.isfinite(hosts).any())
@@ -67,7 +67,7 @@ def _own_threads(claim: Claim, evidence: Evidence) -> Iterator[str]:
     workers = [header["worker"] for header in evidence.headers if header.get("worker")]
     limits = [each["thread_limits"] for each in workers if each.get("thread_limits") is not None]
     for name in claim["unlimited"] or () if limits else ():
-        if all(own.get(name) == "1" for own in limits):
+        if all(variables.get(name) == "1" for variables in limits):
             yield f"{name} is said to be another than 1"
 
 
@@ -78,13 +78,13 @@ def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
     is no check.
     """
     left = 0.0
-    for own in evidence.rows("Resource Usage").by("file").values():
-        ran = evidence.runs.where(lambda row, label=own.maps[0]["label"]: row["label"] == label)
-        times, service = own.numbers("timestamp"), own.numbers("service_cpu_seconds")
+    for rows in evidence.rows("Resource Usage").by("file").values():
+        ran = evidence.runs.where(lambda row, label=rows.maps[0]["label"]: row["label"] == label)
+        times, service = rows.numbers("timestamp"), rows.numbers("service_cpu_seconds")
         if not len(ran) or not np.isfinite(service).all():
             return
         begins, ends = ran.numbers("timestamp"), ran.numbers("stop")
-        others = np.diff(own.numbers("process_cpu_seconds") - service)
+        others = np.diff(rows.numbers("process_cpu_seconds") - service)
         for begin, end, cpu in zip(times[:-1], times[1:], others, strict=True):
             if ((begins < end) & (ends > begin)).any():
                 left += cpu
@@ -178,12 +178,12 @@ def _reads(file: str) -> bool:
 
 def _in_storage(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with the duration of calls by protocol in task runs of the function."""
-    own, waited = evidence.of(claim.function), defaultdict[str, float](float)
+    runs, waited = evidence.of(claim.function), defaultdict[str, float](float)
     for row, run in _storage_rows(claim, evidence):
         waited[_id(run)] += row["waiting"]
-    seconds = sum(min(row["working"], waited[_id(row)]) for row in own)
+    seconds = sum(min(row["working"], waited[_id(row)]) for row in runs)
     yield from exceeds(
-        claim["in_storage"], seconds / own.sum("working"), "time in calls of storage"
+        claim["in_storage"], seconds / runs.sum("working"), "time in calls of storage"
     )
 
 
@@ -276,9 +276,9 @@ def blocked_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
     used, _ = _of_function(evidence, str(claim.function))
     yield from differs(claim["on_cpu"], used, "its CPU share")
     yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
-    own = evidence.of(claim.function)
-    if not is_at_least(claim["tasks"], len(own)) or claim["tasks"] > len(evidence.runs):
-        yield f"{claim['tasks']} tasks, of which {claim.function} alone has {len(own)}"
+    runs = evidence.of(claim.function)
+    if not is_at_least(claim["tasks"], len(runs)) or claim["tasks"] > len(evidence.runs):
+        yield f"{claim['tasks']} tasks, of which {claim.function} alone has {len(runs)}"
     yield from exceeds(claim["lasted"], evidence.runs.sum("working"), "their seconds")
     if claim["threads"] not in {life[2] for life in evidence.lives.values()}:
         yield f"no worker has {claim['threads']} threads"
@@ -291,55 +291,55 @@ def blocked_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
         if np.isfinite(claim.seconds):
             yield f"{claim.seconds:.3g} s are at stake, of which nothing says how to gain them"
         return
-    stacks = stacks_of(own, evidence)
+    stacks = stacks_of(runs, evidence)
     if not stacks:
         yield "more threads are advised, and no sample shows what is waited for"
     if sum(map(_asks, stacks)) > len(stacks) / 2:
         yield "more threads are advised, and tasks stand where a lock is asked for"
-    ready = np.fmin(own.numbers("ready"), own.numbers("sent"))
-    if (np.nan_to_num(own.numbers("executing") - ready) > 0).mean() < 0.2:
+    ready = np.fmin(runs.numbers("ready"), runs.numbers("sent"))
+    if (np.nan_to_num(runs.numbers("executing") - ready) > 0).mean() < 0.2:
         yield "more threads are advised, and hardly any task was ready before it had one"
 
 
 @refuter("shared-bottleneck")
 def waits_in_turn(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with the intervals between ends, and with the durations of task runs."""
-    own = evidence.of(claim.function)
-    yield from differs(claim["tasks"], len(own), "its tasks")
-    yield from differs(claim["lasted"], own.sum("working"), "their seconds")
-    yield from differs(claim["workers"], len(own.by("address")), "their workers")
+    runs = evidence.of(claim.function)
+    yield from differs(claim["tasks"], len(runs), "its tasks")
+    yield from differs(claim["lasted"], runs.sum("working"), "their seconds")
+    yield from differs(claim["workers"], len(runs.by("address")), "their workers")
     yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
-    yield from _no_turns(own, claim["turn"])
+    yield from _no_turns(runs, claim["turn"])
 
 
 @refuter("garbage-collection")
 def garbage_collection(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Add up garbage collection and CPU time in tasks of the function."""
-    own = evidence.of(claim.function)
-    taken = own.sum("collecting")
+    runs = evidence.of(claim.function)
+    taken = runs.sum("collecting")
     yield from exceeds(claim["taken"], taken, "seconds of its collections")
-    yield from differs(claim["tasks"], len(own), "its tasks")
-    yield from exceeds(claim["cpu"], own.sum("cpu"), "its CPU seconds")
+    yield from differs(claim["tasks"], len(runs), "its tasks")
+    yield from exceeds(claim["cpu"], runs.sum("cpu"), "its CPU seconds")
     yield from differs(claim["share"], claim["taken"] / claim["cpu"], "the collector's share")
 
 
 @refuter("per-process-lock")
 def per_process_lock(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Look for stack samples in a lock or, without any, for one task at a time in each process."""
-    own = evidence.of(claim.function)
+    function_runs = evidence.of(claim.function)
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
-    yield from differs(claim["tasks"], len(own), "its tasks")
-    yield from differs(claim["lasted"], own.sum("working"), "their seconds")
+    yield from differs(claim["tasks"], len(function_runs), "its tasks")
+    yield from differs(claim["lasted"], function_runs.sum("working"), "their seconds")
     if claim["sampled"]:
-        stacks = stacks_of(own, evidence)
+        stacks = stacks_of(function_runs, evidence)
         asking = sum(map(_asks, stacks))
         if asking < 0.1 * len(stacks) or not asking:
             yield f"{asking} of {len(stacks)} samples stand where a lock is asked for"
         return
-    if len(own.by("address")) < 2:
+    if len(function_runs.by("address")) < 2:
         yield "one process alone tells nothing of the others"
-    for runs in own.by("address").values():
+    for runs in function_runs.by("address").values():
         yield from _no_turns(runs, float(np.median(np.diff(np.sort(runs.numbers("stop"))))))
 
 
@@ -379,12 +379,12 @@ def gil_contention(claim: Claim, evidence: Evidence) -> Iterator[str]:
     Only stack samples can show that tasks waited for the GIL.
     """
     samples = evidence.rows("Task Sample")
-    seconds = {name: own.sum("interval") for name, own in samples.by("activity").items()}
+    seconds = {name: rows.sum("interval") for name, rows in samples.by("activity").items()}
     if not seconds.get("lock"):
         yield "no sample waited for the interpreter's lock"
     most_beside = max(
-        float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))
-        for own in evidence.runs.by("address").values()
+        float(evidence.between("timestamp", "stop", rows).values.max(initial=0.0))
+        for rows in evidence.runs.by("address").values()
     )
     yield from exceeds(claim["at_a_time"], most_beside, "tasks at a time")
     if max(life[2] for life in evidence.lives.values()) < 2:
@@ -392,9 +392,9 @@ def gil_contention(claim: Claim, evidence: Evidence) -> Iterator[str]:
     # The claim is about some task runs of a worker. No other ones, of the same number, lost more
     # time.
     count, shares = max(claim["tasks"] // claim["workers"], 1), []
-    for own in evidence.runs.by("address").values():
-        lost = own.numbers("working") - own.numbers("used")
-        lasted = np.maximum(own.numbers("duration"), 1e-9)
+    for rows in evidence.runs.by("address").values():
+        lost = rows.numbers("working") - rows.numbers("used")
+        lasted = np.maximum(rows.numbers("duration"), 1e-9)
         most = np.argsort(-lost / lasted)[:count]
         shares.append(lost[most].sum() / lasted[most].sum())
     yield from exceeds(claim["blocked"], max(shares), "time without a core")
@@ -418,8 +418,8 @@ def grown(samples: Rows, column: str) -> dict[str, float]:
 
 def _of_function(evidence: Evidence, name: str) -> tuple[float, float]:
     """Return the fraction of a function's time on the CPU, and its off-CPU seconds."""
-    own = evidence.of(name)
-    working, used = own.sum("working"), own.sum("used")
+    runs = evidence.of(name)
+    working, used = runs.sum("working"), runs.sum("used")
     return (float(used / working) if working > 0 else 0.0), float(working - used)
 
 

@@ -38,10 +38,10 @@ def transfer_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(claim["again"] or 0.0, claim["moved"], "bytes that were moved again")
     yield from _of_function(claim, moves)
     if claim["serialising"] is not None:
-        told = evidence.rows("Result Serialised").where(
+        slow_results = evidence.rows("Result Serialised").where(
             lambda row: row["target"] and key_split(row["key"]) == claim.function
         )
-        yield from differs(claim["serialising"], told.sum("seconds"), "serialising them")
+        yield from differs(claim["serialising"], slow_results.sum("seconds"), "serialising them")
 
 
 def _of_function(claim: Claim, moves: Rows) -> Iterator[str]:
@@ -68,9 +68,11 @@ def spilling(claim: Claim, evidence: Evidence) -> Iterator[str]:
     runs = evidence.runs
     around = np.nansum(runs.numbers("timestamp") - runs.numbers("executing"))
     around += np.nansum(np.maximum(runs.numbers("done") - runs.numbers("stop"), 0.0))
-    whole = evidence.thread_seconds
-    yield from exceeds(claim["spilling"], (seconds + reads + around) / whole, "time on disks")
-    yield from exceeds(claim["around"], around / whole, "time around functions")
+    thread_seconds = evidence.thread_seconds
+    yield from exceeds(
+        claim["spilling"], (seconds + reads + around) / thread_seconds, "time on disks"
+    )
+    yield from exceeds(claim["around"], around / thread_seconds, "time around functions")
     most = held.most("size")
     yield from differs(claim["held"], most, "the most that a worker held")
     if claim["wanted"] is not None and not claim["wanted"] > claim["limit"]:
@@ -85,15 +87,15 @@ def paused_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
         return
     seconds, workers = 0.0, set()
     threads = max((life[2] for life in evidence.lives.values()), default=1)
-    for own in evidence.rows("Managed Memory").by("file").values():
-        times = own.numbers("timestamp")
+    for rows in evidence.rows("Managed Memory").by("file").values():
+        times = rows.numbers("timestamp")
         usual = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
         # The worker may have kept its last state until it left.
-        left = evidence.lives.get(own.maps[0]["address"], (0.0, evidence.end, 1))[1]
+        left = evidence.lives.get(rows.maps[0]["address"], (0.0, evidence.end, 1))[1]
         steps = np.append(np.diff(times), max(usual, left - times[-1]))
-        paused = np.array([state == "paused" for state in own.values("state")])
+        paused = np.array([state == "paused" for state in rows.values("state")])
         if paused.any():
-            workers.add(own.maps[0]["label"])
+            workers.add(rows.maps[0]["label"])
             # It may have paused directly after the previous sample.
             seconds += threads * float((steps + np.append(0.0, steps[:-1]))[paused].sum())
     yield from differs(claim["workers"], len(workers), "workers that paused")
@@ -113,8 +115,8 @@ def _near_limit(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the processes' memory with their limits."""
     limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
     peaks = [
-        (own.most("memory"), limits[address])
-        for address, own in evidence.rows("Resource Usage").by("address").items()
+        (rows.most("memory"), limits[address])
+        for address, rows in evidence.rows("Resource Usage").by("address").items()
         if limits.get(address)
     ]
     used, limit = max(peaks, key=lambda peak: (peak[0] / peak[1], peak[0]), default=(0.0, 0.0))
@@ -180,13 +182,13 @@ def unused_columns(claim: Claim, evidence: Evidence) -> Iterator[str]:
         for key, row in runs.items()
         if key_split(row["key"]) == claim.function and row["shape"][1:] == (claim["columns"],)
     }
-    kept: dict[Any, int] = {}
+    selected: dict[Any, int] = {}
     for row in runs.values():
         is_use = made.keys() & {repr(key) for key in row["dependencies"]}
         if is_use and key_split(row["key"]) == "getitem":
-            kept[row["key"][0]] = (*row["shape"], 1)[1]
-    if len(made) < claim["tasks"] or sum(kept.values()) < claim["used"]:
-        yield f"{len(made)} results with {claim['columns']} columns, of which {kept} are kept"
+            selected[row["key"][0]] = (*row["shape"], 1)[1]
+    if len(made) < claim["tasks"] or sum(selected.values()) < claim["used"]:
+        yield f"{len(made)} results with {claim['columns']} columns, of which {selected} are kept"
 
 
 @refuter("filter-without-effect")

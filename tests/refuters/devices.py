@@ -22,9 +22,9 @@ def gpu_idle(claim: Claim, evidence: Evidence) -> Iterator[str]:
         yield from _gpu_unused(claim, evidence)
         return
     yield from _devices(evidence, claim["idle_devices"], claim["devices"])
-    own = _readings(evidence).get((claim["host"], int(claim["gpu"])), Rows([]))
-    utilization = own.numbers("utilization")
-    if not len(own):
+    rows = _readings(evidence).get((claim["host"], int(claim["gpu"])), Rows([]))
+    utilization = rows.numbers("utilization")
+    if not len(rows):
         yield "there is no reading of this device"
         return
     low, high = np.nanmin(utilization) / 100, np.nanmax(utilization) / 100
@@ -36,8 +36,8 @@ def gpu_idle(claim: Claim, evidence: Evidence) -> Iterator[str]:
 def gpu_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the peak memory of each device with its size."""
     peaks = [
-        float(np.nanmax(own.numbers("memory_used") / own.numbers("memory_total")))
-        for own in _readings(evidence).values()
+        float(np.nanmax(rows.numbers("memory_used") / rows.numbers("memory_total")))
+        for rows in _readings(evidence).values()
     ]
     full = sum(peak >= _FULL for peak in peaks)
     yield from differs(claim["full_devices"], full, "full devices")
@@ -47,8 +47,8 @@ def gpu_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
 def _gpu_unused(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Count devices that were idle in all samples."""
     unused = sum(
-        np.nanmax(own.numbers("utilization"), initial=0.0) < _USED
-        for own in _readings(evidence).values()
+        np.nanmax(rows.numbers("utilization"), initial=0.0) < _USED
+        for rows in _readings(evidence).values()
     )
     yield from exceeds(claim["unused"], unused, "devices that were never used")
     yield from _devices(evidence, claim["unused"], claim["devices"])

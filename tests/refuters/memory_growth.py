@@ -22,13 +22,13 @@ def memory_growth(claim: Claim, evidence: Evidence) -> Iterator[str]:
     rise = claim["last"] - claim["first"]
     yield from exceeds(claim["each"] * claim["computations"] / 1.01, rise, "the rise")
     if claim["of"] == "scheduler":
-        whole = [evidence.rows("Scheduler State").numbers("memory")]
+        series = [evidence.rows("Scheduler State").numbers("memory")]
     else:
         name = "size" if claim["of"] == "results" else "memory"
         event = "Managed Memory" if name == "size" else "Resource Usage"
-        whole = [rows.numbers(name) for rows in evidence.rows(event).by("label").values()]
-    yield from exceeds(rise, sum(np.nanmax(one) - np.nanmin(one) for one in whole), "any rise")
-    thirds = [np.array_split(one, 3) for one in whole]
+        series = [rows.numbers(name) for rows in evidence.rows(event).by("label").values()]
+    yield from exceeds(rise, sum(np.nanmax(one) - np.nanmin(one) for one in series), "any rise")
+    thirds = [np.array_split(one, 3) for one in series]
     least = [sum(float(np.nanmin(parts[at])) for parts in thirds) for at in (0, -1)]
     if not least[0] < least[1]:
         yield "it was no more in the last third than in the first"

@@ -48,19 +48,19 @@ def retried_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 def _time_outs(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the durations of attempts that timed out with those of successful attempts."""
-    own = attempts(evidence).where(lambda row: row["function"] == claim.function)
-    late = own.where(lambda row: "Timeout" in category(row.get("exception")))
-    well = own.where(lambda row: row["ended"] == "memory").numbers("duration")
-    told = claim["limit"]
-    if not told:
+    runs = attempts(evidence).where(lambda row: row["function"] == claim.function)
+    late = runs.where(lambda row: "Timeout" in category(row.get("exception")))
+    well = runs.where(lambda row: row["ended"] == "memory").numbers("duration")
+    claimed = claim["limit"]
+    if not claimed:
         return
     middle = float(np.median(late.numbers("duration"))) if len(late) else float("nan")
-    yield from differs(told["ran"], middle, "seconds until the time-out")
-    if np.isfinite(told["most"]) != bool(len(well)):
+    yield from differs(claimed["ran"], middle, "seconds until the time-out")
+    if np.isfinite(claimed["most"]) != bool(len(well)):
         yield f"{len(well)} ended well"
     elif len(well):
-        yield from differs(told["took"], float(np.median(well)), "the median that ended well")
-        yield from differs(told["most"], float(well.max()), "the longest that ended well")
+        yield from differs(claimed["took"], float(np.median(well)), "the median that ended well")
+        yield from differs(claimed["most"], float(well.max()), "the longest that ended well")
 
 
 @refuter("failed-tasks")
@@ -163,10 +163,10 @@ def _of_the_worst(claim: Claim, evidence: Evidence) -> Iterator[str]:
         yield f"the scheduler did not give {own} up for want of heartbeats"
 
 
-def _of_memory(own: list[str], claim: Claim, evidence: Evidence) -> bool:
+def _of_memory(workers: list[str], claim: Claim, evidence: Evidence) -> bool:
     """Return whether a nanny, the kernel, or the last sample shows an out-of-memory kill."""
     by_nanny = any(
-        row["worker"] in own and "memory budget" in (row["reason"] or "")
+        row["worker"] in workers and "memory budget" in (row["reason"] or "")
         for row in evidence.rows("Worker Exit")
     )
     samples = evidence.rows("Resource Usage")

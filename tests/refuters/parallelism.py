@@ -41,8 +41,8 @@ def serial_chain(claim: Claim, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(claim["alone_in_function"], claim["alone"], f"of that in {claim.function}")
     idle = evidence.idle.integral() / evidence.thread_seconds
     yield from exceeds(claim["idle"], idle, "idle threads")
-    own = evidence.of(claim.function)
-    if len(own) and not any(row["dependencies"] for row in own):
+    runs = evidence.of(claim.function)
+    if len(runs) and not any(row["dependencies"] for row in runs):
         yield f"no task of {claim.function} has an input: they are no chain"
     yield from needs_cores(claim, evidence)
 
@@ -57,11 +57,11 @@ def too_few_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
     begin, end = evidence.span
     idle = evidence.idle.integral(begin, end) / evidence.threads
     yield from exceeds(claim["lost"], idle, "idle threads, in seconds of the run")
-    own = evidence.of(claim.function)
-    yield from differs(claim["tasks"], len(own), f"tasks of {claim.function}")
+    runs = evidence.of(claim.function)
+    yield from differs(claim["tasks"], len(runs), f"tasks of {claim.function}")
     share = evidence.idle.integral() / evidence.thread_seconds
     yield from exceeds(claim["idle"], share, "idle threads")
     if claim["chunk"]:
-        sizes = np.fmax(own.numbers("size"), own.numbers("input_size"))
+        sizes = np.fmax(runs.numbers("size"), runs.numbers("input_size"))
         yield from exceeds(claim["chunk"], float(np.nanmax(sizes)), "the largest chunk")
     yield from needs_cores(claim, evidence)

@@ -36,12 +36,12 @@ def slow_startup(claim: Claim, evidence: Evidence) -> Iterator[str]:
         return
     late = known - float(sent[0]["since"])
     # For unfinished runs, the end is the subject of other findings.
-    whole = [end - float(sent[0]["since"]) for end in (evidence.last_end, evidence.span[1])]
+    lengths = [end - float(sent[0]["since"]) for end in (evidence.last_end, evidence.span[1])]
     if _has_prompts(evidence):
         yield from exceeds(claim["late"], late, "seconds before the first graph was known")
         return
     yield from differs(claim["late"], late, "seconds before the first graph was known")
-    shares = 0.98 * late / max(whole), 1.02 * late / min(whole)
+    shares = 0.98 * late / max(lengths), 1.02 * late / min(lengths)
     yield from lies(claim["share"], *shares, "their share")
     actual = _parts(sent[0], graph)
     for stage, part in parts.items():

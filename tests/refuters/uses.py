@@ -54,21 +54,27 @@ def warm_up(claim: Claim, evidence: Evidence) -> Iterator[str]:
             yield "no loop was sampled while it was blocked"
         return
     first, rest = first_runs(evidence)
-    own, others = (
+    first_runs_of_function, others = (
         rows.where(lambda row: row["function"] == claim.function) for rows in (first, rest)
     )
-    yield from exceeds(claim["runs"], len(own), "first runs")
-    yield from exceeds(claim["workers"], len(own.by("address")), "workers that had them")
+    yield from exceeds(claim["runs"], len(first_runs_of_function), "first runs")
+    yield from exceeds(
+        claim["workers"], len(first_runs_of_function.by("address")), "workers that had them"
+    )
     every = evidence.of(claim.function)
     yield from differs(
         claim["workers_of_function"], len(every.by("address")), "workers that ran it"
     )
-    working, later = own.numbers("working"), others.numbers("working")
+    working, later = first_runs_of_function.numbers("working"), others.numbers("working")
     if not len(working) or not len(later):
         yield "there are no first runs, or none that follow"
         return
     # Tasks may hold threads for longer than functions run.
-    slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
+    slots = (
+        first_runs_of_function.numbers("held")
+        - first_runs_of_function.numbers("executing")
+        - first_runs_of_function.numbers("waited")
+    )
     yield from lies(claim["took"], working.min(), max(slots.max(), working.max()), "first runs")
     after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
     # Tasks with far more data than others are not compared with them.
@@ -87,30 +93,30 @@ def warm_up(claim: Claim, evidence: Evidence) -> Iterator[str]:
 @refuter("dominant-function")
 def dominant_function(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with the seconds of each function. For warm-up, only bounds are known."""
-    own = evidence.of(claim.function)
-    rest = evidence.runs.where(lambda row: row["function"] != claim.function)
-    yield from differs(claim["tasks"], len(own), "its tasks")
-    least, most = _without_first_uses(evidence, own)
-    least_others, most_others = _without_first_uses(evidence, rest)
+    runs = evidence.of(claim.function)
+    others = evidence.runs.where(lambda row: row["function"] != claim.function)
+    yield from differs(claim["tasks"], len(runs), "its tasks")
+    least, most = _without_first_uses(evidence, runs)
+    least_others, most_others = _without_first_uses(evidence, others)
     yield from lies(claim["lasted"], least, most, "its seconds")
     low, high = least / (least + most_others), most / (most + least_others)
     yield from lies(claim["share"], low, high, "its share of all seconds")
     if claim["others"] is not None:
-        each = least_others / len(rest), most_others / len(rest)
+        each = least_others / len(others), most_others / len(others)
         yield from lies(claim["others"], *each, "seconds of others")
-    elif len(rest):
+    elif len(others):
         yield "there are other functions"
-    working = own.numbers("working")
+    working = runs.numbers("working")
     yield from exceeds(claim["median"], float(np.median(working)), "its median")
     # CPU clocks and wall clocks differ slightly.
-    cpu = [own.sum("used"), own.sum("cpu")]
+    cpu = [runs.sum("used"), runs.sum("cpu")]
     if not any(is_close(claim["on_cpu"], min(one / working.sum(), 1.0)) for one in cpu):
         yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {claim['on_cpu']:.6g}"
     if claim["mean"]:
-        yield from lies(claim["mean"], least / len(own), most / len(own), "its mean")
-    elif least / len(own) > _OF_FEW * np.median(working):
+        yield from lies(claim["mean"], least / len(runs), most / len(runs), "its mean")
+    elif least / len(runs) > _OF_FEW * np.median(working):
         yield f"half of its tasks took no more than {np.median(working):.3g} s"
-    seceded = own.where(lambda row: row["seceded"] is not None)
+    seceded = runs.where(lambda row: row["seceded"] is not None)
     if seceded.sum("working") > 0.5 * working.sum():
         yield "it gave its threads back while it waited for tasks of its own"
 
@@ -126,9 +132,9 @@ def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
 @refuter("row-wise")
 def row_wise(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with stack samples of the function in which libraries process single rows."""
-    own = evidence.of(claim.function)
-    yield from differs(claim["tasks"], len(own), "its tasks")
-    stacks = stacks_of(own, evidence)
+    runs = evidence.of(claim.function)
+    yield from differs(claim["tasks"], len(runs), "its tasks")
+    stacks = stacks_of(runs, evidence)
     libraries = [[name for name, file, *_ in stack if "-packages/" in file] for stack in stacks]
     shown = sum(
         any(name.rpartition(".")[2] in _ONE_BY_ONE for name in names) for names in libraries
