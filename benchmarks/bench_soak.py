@@ -1,9 +1,10 @@
-"""A soak: very many tasks through small clusters, with the profiler and without it.
+"""Soak test: very many tasks on small clusters, with and without the profiler.
 
-Two clusters live side by side and take turns, a batch each, so that what the machine does meets
-both alike. Memory is compared between the second quarter of the run and the last one, because
-Dask's own grows as well. A task on each worker's event loop wakes 50 times a second: how late it
-is tells how long the loop stood. Threads and descriptors are counted once recording has ended.
+Two clusters exist at the same time and compute batches in turn, so that other programs affect both
+equally. Growth of memory is measured from the second quarter of the run to the last one, and
+compared because Dask's memory grows too. A coroutine on each worker's event loop wakes 50 times per
+second; its delay shows how long the loop was blocked. Threads and descriptors are counted after
+recording has ended.
 
 ``--runs 200`` instead lets 200 clients, one after the other, connect to a cluster that was started
 with Dask's commands and whose scheduler has the preload. Each client records a separate run.
@@ -38,11 +39,11 @@ import dasfprof
 from dasfprof.database import open_run
 
 BATCH = 10_000
-#: Seconds between two wakes of the task that watches a loop.
+#: Seconds between two wake-ups of the coroutine that watches an event loop.
 WAKE = 0.02
 COLUMNS = [
     "",
-    "loops late by, ms: 99 %, 99.9 %, at most",
+    "event loop delay, ms: 99 %, 99.9 %, maximum",
     "growth of the largest worker, MB per 100,000 tasks",
     "threads, descriptors of a worker at the end",
     "recorded",
@@ -50,7 +51,7 @@ COLUMNS = [
 
 
 async def watch_loop(dask_worker: Any = None) -> None:
-    """Note from now on how late this worker's event loop is, seconds, while tasks are sent."""
+    """Start to measure the delay of this worker's event loop, in seconds."""
 
     async def watch() -> None:
         while True:
@@ -63,29 +64,29 @@ async def watch_loop(dask_worker: Any = None) -> None:
 
 
 def stop_watching(dask_worker: Any = None) -> None:
-    """End the task that notes how late the loop is."""
+    """Stop measuring the delay of the event loop."""
     dask_worker.watching.cancel()
 
 
 def taken_lags(dask_worker: Any = None) -> list[float]:
-    """Take what was noted since the last call."""
+    """Return and clear the delays since the last call."""
     lags, dask_worker.lags = dask_worker.lags, []
     return lags
 
 
 def resident() -> int:
-    """Resident bytes of this process."""
+    """Return the resident bytes of this process."""
     return int(psutil.Process().memory_info().rss)
 
 
 def held() -> tuple[int, int]:
-    """Threads and file descriptors of this process."""
+    """Return the numbers of threads and file descriptors of this process."""
     process = psutil.Process()
     return process.num_threads(), process.num_fds()
 
 
 class Soaked:
-    """A cluster in the soak, and what is measured of it."""
+    """Cluster in the soak test, and its measurements."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -95,7 +96,7 @@ class Soaked:
         client.run(watch_loop)
 
     def work(self) -> None:
-        """Compute a batch, and note how late the loops were meanwhile and what memory is held."""
+        """Compute a batch, and record delays of the event loops and resident memory."""
         self.client.run(taken_lags)
         no_op_tasks(self.client, BATCH)
         self.tasks += BATCH
@@ -104,7 +105,7 @@ class Soaked:
         self.workers.append(max(self.client.run(resident).values()))
 
     def cells(self) -> list[str]:
-        """End the watch, and return the measurements as texts."""
+        """Stop measuring, and return the measurements as texts."""
         self.client.run(stop_watching)
         lags = [1000 * lag for lag in self.lags]
         late = [percentile(lags, share) for share in (0.99, 0.999, 1.0)]
@@ -188,7 +189,7 @@ class Shared:
         )
 
     def one_client(self, number: int) -> None:
-        """Connect, compute some tasks, record them if runs are recorded, and leave."""
+        """Connect, compute some tasks, record them if runs are recorded, and disconnect."""
         with Client(scheduler_file=str(self.file), timeout=60) as client:
             client.wait_for_workers(2)
             directory = self.traces / "user"
@@ -226,7 +227,7 @@ class Shared:
 
 
 def many_runs(runs: int) -> Result:
-    """Let very many clients record their runs on one cluster."""
+    """Let many clients record their runs on one cluster, one after the other."""
     columns = ["", "scheduler's memory, MB", "its threads, descriptors", "a worker's threads"]
     columns += ["its descriptors", "users' files on workers", "the preload's files, MB"]
     result = Result(f"{runs} runs on one cluster", columns)
@@ -265,7 +266,9 @@ def many_runs(runs: int) -> Result:
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30, help="of both clusters together")
+    parser.add_argument(
+        "--minutes", type=float, default=30, help="duration for both clusters together"
+    )
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--stack-frequency", type=float, default=0, help="looks at stacks a second")
     parser.add_argument("--runs", type=int, help="many short runs on one cluster instead")
