@@ -7,18 +7,18 @@ import os
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dasfprof.database.blocks import Batch, fold_events, make_batches, split_names
+from dasfprof.database.completion import Completion
 from dasfprof.database.following import process_facts
 from dasfprof.database.reader import FORMAT_VERSION, TimeRange, TraceFile
 from dasfprof.database.runs import missing_file
@@ -235,12 +235,16 @@ class FileDatabase(EventDatabase):
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order in which they were recorded.
 
+        Events of dasfprof's plugins are completed from other events of this file.
+        `MultiEventDatabase.get_traces` also uses the other files of a run.
+
         Raises
         ------
         SourceNotFoundError
             If there is no file, because nothing was recorded. The message names similar files.
         """
-        return _in_order(self.trace_file().batches())
+        file = self.trace_file()
+        return Completion([file.path]).events(file)
 
     def __repr__(self) -> str:
         return f"FileDatabase at {self._requested_path.parent / self.path.name}"
@@ -271,22 +275,6 @@ class FileDatabase(EventDatabase):
 
     def _closed_error(self) -> ReadOnlyError:
         return ReadOnlyError(f"{self!r} was closed. Record into a new file instead.")
-
-
-def _in_order(batches: Iterable[Batch]) -> Iterator[Event]:
-    """Yield the events of a file's batches in the order in which they were recorded."""
-    pending: list[tuple[int, Event]] = []
-    last, position, event = -1, itemgetter(0), itemgetter(1)
-    for batch in batches:
-        # The positions of blocks that were written together are interleaved. These blocks are
-        # sorted by their first positions.
-        positions = batch.sequence.tolist()
-        if positions and positions[0] > last:
-            yield from map(event, sorted(pending, key=position))
-            pending = []
-        last = max(last, *positions[-1:])
-        pending += batch.events()
-    yield from map(event, sorted(pending, key=position))
 
 
 def process_header() -> dict[str, Any]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.blocks import Batch
-from dasfprof.database.file import EventDatabase
-from dasfprof.database.profiler import EventProfiler, open_database
+from dasfprof.database.completion import Completion
+from dasfprof.database.file import EventDatabase, FileDatabase
+from dasfprof.database.profiler import EventProfiler, HostDatabase, open_database
 from dasfprof.database.reader import (
     NO_TRACE,
     Time,
@@ -55,16 +56,35 @@ class MultiEventDatabase:
                 f"got the path {os.fspath(databases)!r}, but MultiEventDatabase takes a list of "
                 "databases. Use dasfprof.open_run(path) to find the files of a run."
             )
-        self.databases = list(map(_database, databases))
+        self.databases: list[EventDatabase] = []
+        for database in map(_database, databases):
+            if isinstance(database, HostDatabase):
+                self.databases += database.databases
+            else:
+                self.databases.append(database)
 
     def get_traces(self) -> Iterator[Event]:
         """Yield all events, database by database.
 
+        Events of dasfprof's plugins are completed with facts from all databases. Code that
+        processes events one by one needs this, such as analyses for DASF's events. Two facts are
+        added:
+
+        - A "Resource Usage" event has NaN for each number that the process did not read at that
+          time.
+        - A "Compute" event has ``dependents``: the keys of the tasks that depend on its key.
+
         A "Managed Memory" event has no ``key``, because dasfprof samples managed memory at
         intervals. DASF's events have a key, because DASF records managed memory when a task ends.
+        `batches` yields the columns as they were recorded, without these additions.
         """
+        files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
+        completion = Completion(file.path for file in files)
         for database in self.databases:
-            yield from database.get_traces()
+            if isinstance(database, FileDatabase):
+                yield from completion.events(database.trace_file())
+            else:
+                yield from database.get_traces()
 
     def __iter__(self) -> Iterator[Event]:
         return self.get_traces()

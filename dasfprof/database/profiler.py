@@ -1,11 +1,15 @@
 """`EventProfiler`: records events without event objects.
 
-`open_database` opens a file by its name. `DasfDatabase` reads a file that DASF itself wrote.
+`open_database` opens a file by its name. A name in the form of DASF's names, which contain a plugin
+and a host, opens the files of all workers on that host. `DasfDatabase` reads a file that DASF
+itself wrote.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +18,7 @@ from typing import Any
 from dasfprof.database import values
 from dasfprof.database.blocks import Batch
 from dasfprof.database.file import EventDatabase, FileDatabase, check_path
-from dasfprof.database.reader import DASF_LENGTH_BYTES, is_dasf_trace
+from dasfprof.database.reader import DASF_LENGTH_BYTES, intact_header, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import (
     EVENT_CLASSES,
@@ -25,6 +29,10 @@ from dasfprof.schema.events import (
     EventPhases,
     InstantEvent,
 )
+from dasfprof.text import count_of, file_part
+
+#: Pattern of the part of a file's name that follows the run's name, for files of workers.
+_PLUGIN = re.compile(r"-(TracePlugin|ResourceMonitor)-")
 
 
 class EventProfiler:
@@ -35,7 +43,8 @@ class EventProfiler:
     database_file
         The path of a file. An existing file of dasfprof or DASF is opened for reading. A new file
         is created when the first event is recorded. The default is a new file with a name such as
-        ``traces-xxxxxxxx.msgpack``.
+        ``traces-xxxxxxxx.msgpack``. A name in DASF's form, ``NAME-PLUGIN-HOST.msgpack``, opens the
+        files of all workers of a host: ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
     database
@@ -103,10 +112,62 @@ class EventProfiler:
 
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
-    """Open an existing file of dasfprof or DASF, or create a `FileDatabase` for a new file."""
+    """Open an existing file of dasfprof or DASF, or the files of a host.
+
+    If no such file exists, return a `FileDatabase` for a new file.
+    """
     path = check_path(path)
-    is_dasf = path.is_file() and is_dasf_trace(path)
-    return DasfDatabase(path) if is_dasf else FileDatabase(path, **options)
+    if path.is_file():
+        return DasfDatabase(path) if is_dasf_trace(path) else FileDatabase(path, **options)
+    files = _files_of_host(path)
+    return HostDatabase(path, files) if files else FileDatabase(path, **options)
+
+
+class HostDatabase(EventDatabase):
+    """A read-only database of the events that one plugin recorded on all workers of a host.
+
+    Parameters
+    ----------
+    path
+        The common name of the files, without the names of the workers.
+    files
+        The files, one per worker.
+    """
+
+    def __init__(self, path: Path, files: list[Path]) -> None:
+        self.path = path
+        self.databases: list[EventDatabase] = [FileDatabase(file) for file in files]
+
+    def get_traces(self) -> Iterator[Event]:
+        """Yield the events, file by file."""
+        for database in self.databases:
+            yield from database.get_traces()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the events as batches, file by file."""
+        for database in self.databases:
+            yield from database.batches()
+
+    def __repr__(self) -> str:
+        return f"HostDatabase at {self.path} ({count_of(len(self.databases), 'file')})"
+
+
+def _files_of_host(path: Path) -> list[Path]:
+    """Return the files of all workers, for a path whose name contains a plugin and a host.
+
+    Return an empty list if the name has another form or no file matches.
+    """
+    plugin = _PLUGIN.search(path.name)
+    if plugin is None:
+        return []
+    host = file_part(path.stem[plugin.end() :])
+    files = path.parent.glob(f"{glob.escape(path.stem[: plugin.end()] + host)}-*{path.suffix}")
+    headers = {file: intact_header(file) or {} for file in sorted(files)}
+    return [
+        file
+        for file, header in headers.items()
+        if header.get("plugin") == plugin[1] and file_part(header.get("host", "")) == host
+    ]
 
 
 # --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map ----------

@@ -29,12 +29,14 @@ class Segment:
     owner: int | None
     #: Number of events that the process had written to earlier segments, or None if unknown.
     before: int | None
+    #: Whether this segment was created because the previous segment was removed or truncated.
+    is_anew: bool
     #: Number of events in this segment.
     events: int
 
 
 #: Placeholder for the segment before the first one.
-_NOTHING = Segment(0, "", None, None, True, None, 0, 0)
+_NOTHING = Segment(0, "", None, None, True, None, 0, False, 0)
 
 
 def segment_number(header: dict[str, Any]) -> int:
@@ -103,10 +105,7 @@ class Segments:
                     events = max(after.before - before.before - before.events, 0)
                 if after.number == before.number + 1:
                     if events:
-                        text = (
-                            f"{count_of(events, 'event')} that had been written to it are lost: it "
-                            "is damaged or was truncated."
-                        )
+                        text = _describe_part(before, after, events)
                         yield Missing(before.name, text, before.owner, events)
                 elif events != 0 and _matters(window, before.end, after.begin):
                     text = _describe(before, after, events)
@@ -139,6 +138,7 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
             continues,
             owner,
             count if type(count) is int and count >= 0 else None,
+            before.get("gone") is True,
             max(until - first, 0),
         )
 
@@ -152,14 +152,30 @@ def _matters(window: TimeRange | None, begin: float | None, end: float | None) -
 
 def _describe(before: Segment, after: Segment | None, events: int | None) -> str:
     first = before.number + 1
-    last = None if after is None else after.number - 1
-    until = ", and those that followed," if last is None else f" to {last}" * (last > first)
-    count = f" with {count_of(events, 'event')}" if events else ""
-    since = "" if before.end is None else f" It began on {format_date(before.end)} (UTC)."
+    if after is None:
+        what = f"segment {first} and its successors are"
+    elif after.number == first + 1:
+        what = f"segment {first} is"
+    else:
+        what = f"segments {first} to {after.number - 1} are"
+    end = None if after is None else after.begin
+    since = "the begin" if before.end is None else format_date(before.end)
+    until = "on" if end is None else f"to {format_date(end)}"
+    count = f", {count_of(events, 'event')}," if events else ""
+    was_removed = after is not None and after.is_anew
+    cause = " It was removed, moved or unmounted while the run was recorded." * was_removed
     return (
-        f"segment {first}{until}{count} of its process's recording is missing.{since} The other "
-        "segments are used."
+        f"{what} missing: what its process recorded from {since} {until} (UTC){count} is "
+        f"lost.{cause} The other segments are used."
     )
+
+
+def _describe_part(before: Segment, after: Segment, events: int) -> str:
+    cause = "it is damaged or was truncated"
+    if after.is_anew:
+        at = "" if after.begin is None else f" before {format_date(after.begin)} (UTC)"
+        cause = f"it was truncated{at} during recording"
+    return f"{count_of(events, 'event')} that had been written to it are lost: {cause}."
 
 
 def _seconds(value: Any) -> float | None:

@@ -87,7 +87,7 @@ def test_the_questions_are_listed() -> None:
     result = analyse("--questions")
     assert result.exit_code == 0
     assert "  per_function_bottleneck(), short function\n      Sum up the task" in result.stdout
-    transfers = "transfers(by='worker'|'host'|'function'|'step'|'shuffle')"
+    transfers = "transfers(by='worker'|'function')"
     assert transfers in result.stdout
 
 

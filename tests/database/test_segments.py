@@ -150,8 +150,8 @@ def test_missing_segments_are_named_and_the_rest_is_used(tmp_path: Path) -> None
     files[1].unlink()
     files[-1].unlink()
     middle, last = notes(tmp_path, "segment-missing")
-    assert "segment 2 with " in middle
-    assert f"segment {len(files)}, and those that followed," in last
+    assert "segment 2 is missing" in middle
+    assert f"segment {len(files)} and its successors are missing" in last
     assert len(starts(tmp_path)) == sum(of_files) - of_files[1] - of_files[-1]
     assert TraceAnalyser(tmp_path, progress=False).trace.workers["closed"].tolist() == [False]
 
