@@ -34,8 +34,14 @@ host_disk_io.read_count time count reads since boot [Disk Io Read Count]
 host_disk_io.write_count time count writes since boot [Disk Io Write Count]
 host_disk_io.read_size time bytes read since boot [Disk Io Read]
 host_disk_io.write_size time bytes written since boot [Disk Io Write]
+host_disk_io.read_bps float32 number bytes per second read
+host_disk_io.write_bps float32 number bytes per second written
 host_net_io.write_size time bytes sent since boot [Network Sent]
 host_net_io.read_size time bytes  received since boot [Network Recv]
+host_net_io.read_bps float32 number bytes per second received
+host_net_io.write_bps float32 number bytes per second sent
+host_tcp_connections time count   TCP sockets [# of TCP Connections]
+host_udp_connections time count   UDP sockets [# of UDP Connections]
 gpu_index       text     count    NVML's index of the worker's GPU
 gpu_utilization float32  number   % of the driver's last period with a running kernel
 gpu_memory_used time     bytes    memory of the GPU used by all processes

@@ -28,6 +28,8 @@ HOST = [
     ("host_disk_io.write_size", 4e6, "Disk Io Write (MB)", 4.0),
     ("host_net_io.write_size", 6e6, "Network Sent (MB)", 6.0),
     ("host_net_io.read_size", 5e6, "Network Recv (MB)", 5.0),
+    ("host_tcp_connections", 7, "# of TCP Connections", 7),
+    ("host_udp_connections", 8, "# of UDP Connections", 8),
 ]
 SCRATCH = {"device": "sda1", "mountpoint": "/scratch", "file_system": "ext4", "local_directory": 1}
 

@@ -46,6 +46,9 @@ def test_counters_that_go_back_leave_psutil_alone(monkeypatch: pytest.MonkeyPatc
         ((_, row),) = probe.sample(True)
         samples.append(dict(zip(NAMES, row, strict=True)))
     assert [one["host_net_io.read_size"] for one in samples] == [1000, 1600, 400, 500]
+    first, rising, back, again = (sample["host_net_io.read_bps"] for sample in samples)
+    assert first is back is None
+    assert rising > 0 < again
     assert psutil.net_io_counters().bytes_recv == 500
     psutil.net_io_counters.cache_clear()
 

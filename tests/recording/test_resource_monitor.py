@@ -87,9 +87,13 @@ def test_rate_of_samples_and_one_reading_of_the_host(client: Client, tmp_path: P
         received, sent = row["host_net_io.read_size"], row["host_net_io.write_size"]
         assert net_before.bytes_recv <= received <= net_after.bytes_recv
         assert net_before.bytes_sent <= sent <= net_after.bytes_sent
-    # The CPU use wants two readings: before the second it is not known.
-    assert host[0]["host_cpu"] is None
-    assert all(0 <= row["host_cpu"] <= 100 for row in host[1:])
+    # Shares and rates are unknown before the second reading.
+    assert host[0]["host_cpu"] is host[0]["host_net_io.read_bps"] is None
+    for last, row in itertools.pairwise(host):
+        assert 0 <= row["host_cpu"] <= 100
+        seconds = row["monotonic"] - last["monotonic"]
+        moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
+        assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
     samples = Trace.from_database(tmp_path).samples
     assert (samples["host_read"] == 1).sum() == len(read)
     later = samples[samples["time"] > read[0]["timestamp"]]

@@ -68,6 +68,7 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
           ``Memory Used Percent`` (memory that is not available)
         - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
           (MB)``, ``Disk Io Write (MB)``, ``Network Sent (MB)``, ``Network Recv (MB)``
+        - ``# of TCP Connections``, ``# of UDP Connections``
         - the other counters that have a title in `dasfprof.schema.resources`
     """
     _, table = _sampled(run, run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)

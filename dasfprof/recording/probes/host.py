@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from time import monotonic, time
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from dasfprof.schema.resources import (
     RESOURCE_USAGE,
     WORKER_GPU,
 )
+from dasfprof.system import PROC
 
 # --- Disks ----------------------------------------------------------------------------------------
 
@@ -187,7 +189,7 @@ class ResourceProbe:
         self._cpu_group = cpu_group()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
         self._host_due = self._group_due = monotonic()
-        self._has_read_host = False
+        self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
         """Yield one row of "Resource Usage".
@@ -217,7 +219,7 @@ class ResourceProbe:
                 reading["throttled_seconds"] = self._cpu_group.throttled()
         if host_duty and clock >= self._host_due:
             self._host_due = clock + self.HOST_INTERVAL
-            reading |= self._host()
+            reading |= self._host(clock)
         yield RESOURCE_USAGE, tuple(map(reading.get, _COLUMNS))
 
     def close(self) -> None:
@@ -232,30 +234,46 @@ class ResourceProbe:
         self._last_cpu = clock, seconds
         return 100.0 * (seconds - last_seconds) / (clock - last_clock)
 
-    def _host(self) -> dict[str, Any]:
+    def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()
         # Dask reads the same counters in another thread. psutil's correction of overflows remembers
         # one previous reading for all threads, and would mistake concurrent readings for overflows.
         net = psutil.net_io_counters(nowrap=False)
         disk = _or_none(lambda: psutil.disk_io_counters(nowrap=False))
         cpu: float | None = psutil.cpu_percent()
-        if (
-            not self._has_read_host
-        ):  # psutil counts from this thread's last call. This is the first.
+        if self._last is None:  # psutil counts from this thread's last call. This is the first.
             cpu = None
-        self._has_read_host = True
+        last_clock, last_net, last_disk = self._last or (clock, net, disk)
+        self._last = clock, net, disk
+        seconds = clock - last_clock
+
+        def rate(counters: Any, last: Any, name: str) -> float | None:
+            if seconds <= 0 or counters is None or last is None:
+                return None
+            moved = getattr(counters, name) - getattr(last, name)
+            # The difference is negative after an overflow, or after a device was removed.
+            return float(moved) / seconds if moved >= 0 else None
+
+        io: dict[str, Any] = {}
+        for prefix, counters, last_counters, names in (
+            ("host_net_io", net, last_net, ("bytes_recv", "bytes_sent")),
+            ("host_disk_io", disk, last_disk, ("read_bytes", "write_bytes")),
+        ):
+            for kind, name in zip(("read", "write"), names, strict=True):
+                io[f"{prefix}.{kind}_bps"] = rate(counters, last_counters, name)
+                io[f"{prefix}.{kind}_size"] = getattr(counters, name, None)
+        tcp, udp = _host_sockets()
         return {
             "host_cpu": cpu,
             "host_memory_used": memory.used,
             "host_memory_available": memory.available,
             "host_memory_total": memory.total,
             "host_swap_used": _or_none(lambda: psutil.swap_memory().used),
-            "host_net_io.read_size": net.bytes_recv,
-            "host_net_io.write_size": net.bytes_sent,
-            "host_disk_io.read_size": getattr(disk, "read_bytes", None),
-            "host_disk_io.write_size": getattr(disk, "write_bytes", None),
+            **io,
             "host_disk_io.read_count": getattr(disk, "read_count", None),
             "host_disk_io.write_count": getattr(disk, "write_count", None),
+            "host_tcp_connections": tcp,
+            "host_udp_connections": udp,
         }
 
 
@@ -322,3 +340,14 @@ def _or_none(read: Any) -> Any:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
         return None
+
+
+def _host_sockets() -> tuple[int | None, int | None]:
+    """Return the number of TCP sockets and of UDP sockets in use on the host, or None."""
+    counts: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(PROC, "net/sockstat").read_text().splitlines():
+            protocol, _, values = line.partition(": inuse ")
+            if values:
+                counts[protocol] = int(values.split()[0])
+    return counts.get("TCP"), counts.get("UDP")
