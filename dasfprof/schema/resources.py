@@ -177,6 +177,19 @@ class GpuAvailability(str, Enum):
     """The driver reported another error, see `detail`."""
 
 
+class GpuMatch(str, Enum):
+    """Methods by which CUDA's devices were identified among the devices of NVML."""
+
+    UUID = "uuid"
+    """CUDA_VISIBLE_DEVICES names them."""
+    ONLY = "only"
+    """There is only one."""
+    PCI = "pci"
+    """By number, with the order on the bus, because CUDA_DEVICE_ORDER=PCI_BUS_ID is set."""
+    ALIKE = "alike"
+    """By number, with the order on the bus, which CUDA uses for GPUs of one model."""
+
+
 GPU_DEVICES = event_kind(
     "GPU Devices",
     "The devices that a worker may use, when it starts and each time this changes.",
@@ -184,9 +197,14 @@ GPU_DEVICES = event_kind(
     columns="""
 availability    text     text     a value of GpuAvailability, for the worker's own device
 detail          text     text     message of the driver
+match           text     text     how it was identified: a value of GpuMatch
 uuid            text     text     UUID of the worker's own device, the first in CUDA's order
 index           value    count    NVML index of the device, or of the GPU of a MIG instance
 name            text     text     model of the device
+-visible_uuids   value   object   UUIDs of all devices in CUDA's order, the own device first
+-visible_indices value   object   their NVML indices
+-visible_names   value   object   their models
+-cuda_visible_devices text text   value of the environment variable, or None if not set
 -driver          text    text     version of the driver
 -pid             int     count    process id of the worker, as in `processes` of "GPU Usage"
 """,
@@ -202,11 +220,15 @@ uuid            text     text     UUID of the device
 index           int      count    its NVML index
 name            text     text     its model
 utilization     float32  number   % of the driver's last period (1/6 to 1 s) with a running kernel
+memory_utilization float32 number % of that period with reads or writes of its memory
 memory_used     time     bytes    memory used by all processes, without the driver's reserve
 memory_total    time     bytes    memory of the device
 power           float32  number   power in W
 sm_clock        float32  number   clock of the multiprocessors in MHz
+memory_clock    float32  number   clock of the memory in MHz
 temperature     float32  number   temperature in degrees Celsius
+pcie_tx         float32  number   bytes per second sent
+pcie_rx         float32  number   bytes per second received
 -processes      value    object   [[pid, bytes or None], ...], or None if not read in this sample
 """,
 )
@@ -229,12 +251,22 @@ DEVICE_MEMORY = event_kind(
     "between these since recording began. The size of results on disk is unknown.",
     recorder="ResourceMonitor",
     columns="""
-device_size          time  bytes   size of results on the device, as Dask counts it, or None
-    without a limit
-host_size            time  bytes   size of results in the host's memory, also from the device
+device_tasks         int   count   number of results on the device
+device_size          time  bytes   size of these, as Dask counts it, or None without a limit
+host_tasks           int   count   number of results in the host's memory, also from the device
+host_size            time  bytes   size of these
 disk_tasks           int   count   number of results on disk
-device_to_host_size  float bytes   size of results moved from the device to the host
-host_to_device_size  float bytes   size of results moved back
-host_to_disk_size    float bytes   size of results moved to disk
+device_to_host       float seconds time for moving results
+device_to_host_size  float bytes   size of the moved results
+device_to_host_count int   count   number of moved results
+host_to_device       float seconds time for moving results
+host_to_device_size  float bytes   size of the moved results
+host_to_device_count int   count   number of moved results
+host_to_disk         float seconds time for moving results
+host_to_disk_size    float bytes   size of the moved results
+host_to_disk_count   int   count   number of moved results
+disk_to_host         float seconds time for moving results
+disk_to_host_size    float bytes   size of the moved results
+disk_to_host_count   int   count   number of moved results
 """,
 )

@@ -33,6 +33,11 @@ def reading(uuid: str, second: float, utilization: float | None, **values: Any) 
     return row(GPU_USAGE, timestamp=T + second, utilization=utilization, **about)
 
 
+def moved(second: float, size: float, seconds: float) -> tuple[Any, ...]:
+    facts = {"device_to_host": seconds, "device_to_host_size": size, "device_to_host_count": 1}
+    return row(DEVICE_MEMORY, timestamp=T + second, **{**UNMOVED, **facts})
+
+
 def test_devices_of_several_hosts_keep_their_readings(tmp_path: Path) -> None:
     """Both hosts read their devices at the same times, so their samples alternate."""
     readings = [(float(second), {"utilization": 10 * second}) for second in range(5)]
@@ -62,19 +67,20 @@ def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     reads, is lost after 4 s.
     """
     first, unused = [], [reading("GPU-z", at, 0.0) for at in range(9)]
-    more = {"power": 100.0, "sm_clock": 1500.0}
+    more = {"power": 100.0, "sm_clock": 1500.0, "memory_clock": 800.0, "pcie_rx": 3e6}
     for at, percent in enumerate([50, 50, 100, 0, 0, 0, 20, 20, 20]):
-        facts = {"memory_used": (at + 1) * 1e9, "temperature": 40.0 + at}
+        facts = {"memory_used": (at + 1) * 1e9, "temperature": 40.0 + at, "pcie_tx": at * 1e6}
         first.append(reading("GPU-x", at, percent, **facts, **more))
+    moves = [moved(1.0, 1e9, 0.25), moved(3.0, 4e9, 1.0), moved(7.0, 6e9, 1.5)]
     runs = [
         [ran("a-1", 0.0, 2.0), ran("short-1", 2.25, 2.5)],
         [ran("a-3", 3.0, 8.0)],
         [ran("a-2", 1.0, 4.0), ran("b-2", 5.5, 6.0)],
     ]
     told = [
-        [(GPU_USAGE, first + unused)],
+        [(GPU_USAGE, first + unused), (DEVICE_MEMORY, moves)],
         [(GPU_USAGE, [reading("GPU-y", at, 80.0) for at in range(4)])],
-        [],
+        [(DEVICE_MEMORY, [moved(2.0, 2e9, 0.5)])],
     ]
     directory = tmp_path_factory.mktemp("gpus")
     for name, uuid in enumerate(("GPU-x", "GPU-y", "GPU-x")):
@@ -101,8 +107,17 @@ def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
     assert table["GPU Memory (GB)"].tolist() == [10.0, 10.0, 10.0]
     assert table["Mean Power (W)"].tolist()[0] == 100.0
     assert table["Mean Power (W)"].isna().tolist() == [False, True, True]
-    clocks = table[["Mean SM Clock (MHz)", "Max Temperature (C)"]]
-    assert clocks.iloc[0].tolist() == [1500.0, 47.0]
+    clocks = table[["Mean SM Clock (MHz)", "Mean Memory Clock (MHz)", "Max Temperature (C)"]]
+    assert clocks.iloc[0].tolist() == [1500.0, 800.0, 47.0]
+    # 0 to 7 MB in the eight seconds.
+    assert table.loc[0, ["Mean PCIe Sent (MB/s)", "Mean PCIe Received (MB/s)"]].tolist() == [
+        pytest.approx(3.5, rel=1e-4),  # counted in 32 bits
+        3.0,
+    ]
+    # 6 GB and 2 GB of its two workers, of each as much as it had moved in all.
+    moves = ["GPU to Host (GB)", "Host to GPU (GB)", "Moving Results (s)"]
+    assert table.loc[0, moves].tolist() == [8.0, 0.0, 2.0]
+    assert table.loc[1:, moves].isna().all(axis=None)
     # Tasks ran on GPU 0's workers from 0 to 4 and from 5.5 to 6, on GPU 1's from 3 to 8.
     assert table["Tasks Ran (%)"].tolist() == [4.5 / 8 * 100, 3 / 6 * 100, 0.0]
     # It was idle for 50 50 0 100 % of the first four seconds, for the whole half second, and then
@@ -136,6 +151,8 @@ def test_devices_over_time(two_gpus: TraceAnalyser) -> None:
     assert second["Mean GPU Utilization (%)"].isna().tolist() == [False, False, True]
     longer = two_gpus.per_gpu_utilisation(interval=4.0)
     first = longer[longer["UUID"] == "GPU-x"]
+    assert first["GPU to Host (GB)"].tolist() == [4.0 + 2.0, 2.0]
+    assert first["Moving Results (s)"].tolist() == [1.0 + 0.5, 0.5]
 
 
 def test_means_of_functions_and_tasks(two_gpus: TraceAnalyser) -> None:

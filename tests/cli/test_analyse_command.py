@@ -51,9 +51,9 @@ def test_three_tables(trace: Path) -> None:
     result = analyse(trace)
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    # Function, seconds, percentage, MB of input, MB/s, tasks, seconds per task
-    assert ["load", "3", "75", "0", "0", "2", "1.500"] in [line[:7] for line in lines]
-    assert ["sum", "1", "25", "0", "0", "1", "1.000"] in [line[:7] for line in lines]
+    # Host, function, seconds, percentage, MB of input, MB/s, tasks, seconds per task
+    assert ["c096", "load", "3", "75", "0", "0", "2", "1.500"] in [line[:8] for line in lines]
+    assert ["c096", "sum", "1", "25", "0", "0", "1", "1.000"] in [line[:8] for line in lines]
     assert [line for line in lines if line[:1] in (["0"], ["1"])] == [["0", "1"], ["1", "5"]]
 
 

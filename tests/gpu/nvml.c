@@ -334,12 +334,14 @@ int nvmlDeviceIsMigDeviceHandle(Section *device, unsigned *is_instance)
 
 int nvmlDeviceGetUtilizationRates(Section *device, unsigned rates[2])
 {
-    unsigned long long gpu = 0;
+    unsigned long long gpu = 0, memory = 0;
     int code = enter(device, "nvmlDeviceGetUtilizationRates");
     if (code == SUCCESS)
         code = next_number(device, "utilization", &gpu);
+    if (code == SUCCESS)
+        code = next_number(device, "memory_utilization", &memory);
     rates[0] = (unsigned)gpu;
-    rates[1] = 0;
+    rates[1] = (unsigned)memory;
     return leave(code);
 }
 
@@ -381,14 +383,20 @@ int nvmlDeviceGetPowerUsage(Section *device, unsigned *milliwatts)
 
 int nvmlDeviceGetClockInfo(Section *device, int kind, unsigned *megahertz)
 {
-    (void)kind;
-    return number_of(device, "nvmlDeviceGetClockInfo", "sm_clock", megahertz);
+    const char *key = kind == 2 ? "memory_clock" : "sm_clock";
+    return number_of(device, "nvmlDeviceGetClockInfo", key, megahertz);
 }
 
 int nvmlDeviceGetTemperature(Section *device, int sensor, unsigned *degrees)
 {
     (void)sensor;
     return number_of(device, "nvmlDeviceGetTemperature", "temperature", degrees);
+}
+
+int nvmlDeviceGetPcieThroughput(Section *device, int direction, unsigned *kilobytes)
+{
+    const char *key = direction == 0 ? "pcie_tx" : "pcie_rx";
+    return number_of(device, "nvmlDeviceGetPcieThroughput", key, kilobytes);
 }
 
 typedef struct {

@@ -50,11 +50,15 @@ def device(letter: str, bus: str, values: str = "") -> str:
         "name": "Stand-in",
         "bus": f"0:{bus}:0",
         "utilization": "50",
+        "memory_utilization": "25",
         "memory_used": "3000000000",
         "memory_total": "16000000000",
         "power": "70500",
         "sm_clock": "1410",
+        "memory_clock": "1215",
         "temperature": "61",
+        "pcie_tx": "100",
+        "pcie_rx": "200",
         "processes": "7 1000",
     }
     lines = [line.strip() for line in values.splitlines() if line.strip()]
@@ -81,6 +85,7 @@ def uuid_of(letter: str, kind: str = "GPU") -> str:
 class Range:
     """NVTX range that was opened and closed."""
 
+    kind: str
     domain: str
     process: int
     thread: int
@@ -127,19 +132,25 @@ class NvtxLog:
     def ranges(self) -> list[Range]:
         """Return the ranges from matched starts and ends, whose order must be right."""
         pushed: dict[tuple[int, str, str], list[list[str]]] = defaultdict(list)
+        started: dict[tuple[int, str], list[str]] = {}
         found = []
 
-        def add(process: int, begin: list[str], end: list[str]) -> None:
+        def add(kind: str, process: int, begin: list[str], end: list[str]) -> None:
             _, domain, thread, number, category, color, payload, message = begin
             depths = int(number), int(end[3])
             about = int(category), color, payload, message
-            found.append(Range(domain, process, int(thread), depths, int(end[2]), *about))
+            found.append(Range(kind, domain, process, int(thread), depths, int(end[2]), *about))
 
         for process, words in self.lines():
             match words[0]:
                 case "push":
                     pushed[process, words[1], words[2]].append(words)
                 case "pop":
-                    add(process, pushed[process, words[1], words[2]].pop(), words)
+                    add("push", process, pushed[process, words[1], words[2]].pop(), words)
+                case "start":
+                    started[process, words[3]] = words
+                case "end":
+                    add("start", process, started.pop((process, words[3])), words)
         assert not any(pushed.values())
+        assert not started
         return found

@@ -35,31 +35,35 @@ def letters(devices: tuple[Device, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("installed", "variable", "expected"),
+    ("installed", "variable", "expected", "match"),
     [
-        (ALIKE, None, "abc"),
-        (ALIKE, "0", "a"),
-        (ALIKE, "1,2,0", "bca"),
-        (ALIKE, " 2 , 0 ", "ca"),
-        (ALIKE, "1,-1,0", "b"),
-        (ALIKE, "1,7,0", "b"),
-        (ALIKE, "0,0", "a"),
-        (ALIKE, uuid_of("b"), "b"),
-        (ALIKE, f"{uuid_of('b')},{uuid_of('a')}", "ba"),
-        (ALIKE, "GPU-cc,GPU-a", "ca"),
-        (ALIKE, "GPU-c,GPU-f,GPU-a", "c"),
-        (UNLIKE, uuid_of("a"), "a"),
-        (ONE_IN_MIG_MODE, uuid_of("e", "MIG"), "e"),
-        (SOME_IN_MIG_MODE, f"{uuid_of('e', 'MIG')},{uuid_of('d', 'MIG')}", "ed"),
-        (ONE_IN_MIG_MODE, "0", "d"),
-        (ONE_IN_MIG_MODE, None, "d"),
-        ([gpu("a", 0, 0x3B)], "0", "a"),
+        (ALIKE, None, "abc", "alike"),
+        (ALIKE, "0", "a", "alike"),
+        (ALIKE, "1,2,0", "bca", "alike"),
+        (ALIKE, " 2 , 0 ", "ca", "alike"),
+        (ALIKE, "1,-1,0", "b", "alike"),
+        (ALIKE, "1,7,0", "b", "alike"),
+        (ALIKE, "0,0", "a", "alike"),
+        (ALIKE, uuid_of("b"), "b", "uuid"),
+        (ALIKE, f"{uuid_of('b')},{uuid_of('a')}", "ba", "uuid"),
+        (ALIKE, "GPU-cc,GPU-a", "ca", "uuid"),
+        (ALIKE, "GPU-c,GPU-f,GPU-a", "c", "uuid"),
+        (UNLIKE, uuid_of("a"), "a", "uuid"),
+        (ONE_IN_MIG_MODE, uuid_of("e", "MIG"), "e", "uuid"),
+        (SOME_IN_MIG_MODE, f"{uuid_of('e', 'MIG')},{uuid_of('d', 'MIG')}", "ed", "uuid"),
+        (ONE_IN_MIG_MODE, "0", "d", "only"),
+        (ONE_IN_MIG_MODE, None, "d", "only"),
+        ([gpu("a", 0, 0x3B)], "0", "a", "only"),
     ],
 )
-def test_visible_devices(installed: list[Device], variable: str | None, expected: str) -> None:
+def test_visible_devices(
+    installed: list[Device], variable: str | None, expected: str, match: str
+) -> None:
     environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
     visible = visible_devices(installed, environment)
     assert letters(visible.devices) == expected
+    assert visible.match is not None
+    assert visible.match.value == match
     assert visible.worker_device is visible.devices[0]
     assert visible.availability.value == ("MIG" if expected[0] in "de" else "available")
 
@@ -94,3 +98,5 @@ def test_order_on_the_bus_makes_numbers_of_unlike_devices_certain() -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "2,0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     visible = visible_devices(UNLIKE, environment)
     assert letters(visible.devices) == "ca"
+    assert visible.match is not None
+    assert visible.match.value == "pci"

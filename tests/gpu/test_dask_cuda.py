@@ -63,10 +63,13 @@ def test_workers_are_profiled_with_their_own_devices(driver: Driver, tmp_path: P
     assert table["Mean GPU Utilization (%)"].tolist() == [40.0, 70.0]
     assert table["Mean GPU Memory Used (GB)"].tolist() == [4.0, 7.0]
     about = {
-        event.args["uuid"]: (event.args["index"], event.thread_id)
+        event.args["uuid"]: (event.args["visible_indices"], event.thread_id)
         for event in events(traces, "GPU Devices")
     }
-    assert {uuid: index for uuid, (index, _) in about.items()} == {uuid_of("a"): 0, uuid_of("b"): 1}
+    assert {uuid: visible for uuid, (visible, _) in about.items()} == {
+        uuid_of("a"): [0, 1],
+        uuid_of("b"): [1, 0],
+    }
     # Workers are named after their device's number.
     assert about[uuid_of("a")][1].endswith("-0")
     assert about[uuid_of("b")][1].endswith("-1")
@@ -87,13 +90,16 @@ def test_arrays_on_the_device_are_described_without_a_copy(driver: Driver, tmp_p
 def test_spill_from_the_device_is_in_the_trace(driver: Driver, tmp_path: Path) -> None:
     traces = run_program("spill", driver, tmp_path)
     samples = [event.args for event in events(traces, "Device Memory")]
-    last = [args for args in samples if args["device_to_host_size"]][-1]
-    assert max(args["host_to_device_size"] for args in samples) >= 5 * MEGABYTE
+    last = [args for args in samples if args["device_to_host_count"]][-1]
+    assert last["device_to_host_count"] >= 5
+    assert last["device_to_host_size"] >= 5 * MEGABYTE
+    assert 0 < last["device_to_host"] < 10
+    assert max(args["host_to_device_count"] for args in samples) >= 5
     # At the end: three arrays, and the shapes, which are not on a device.
+    assert last["device_tasks"] == 3
     assert 3 * MEGABYTE <= last["device_size"] <= 3.01 * MEGABYTE
-    copied = int((traces / "copied-so-far").read_text())
-    assert copied >= 5
-    assert copied * MEGABYTE <= last["device_to_host_size"] <= 1.01 * copied * MEGABYTE
+    assert last["host_tasks"] >= 5
+    assert int((traces / "copied-so-far").read_text()) == last["device_to_host_count"]
 
 
 def test_every_move_is_counted_and_the_functions_are_put_back(
@@ -102,11 +108,13 @@ def test_every_move_is_counted_and_the_functions_are_put_back(
     traces = run_program("buffers", driver, tmp_path)
     (event,) = dasfprof.EventProfiler(traces / "buffers.msgpack").get_traces()
     held = event.args
-    assert held["disk_tasks"] == 4
-    for memory in ("device_size", "host_size"):
-        assert 2 * MEGABYTE <= held[memory] <= 2.02 * MEGABYTE, memory
-    for move in ("device_to_host", "host_to_device", "host_to_disk"):
-        assert held[f"{move}_size"] >= 4 * MEGABYTE, move
+    assert held["device_tasks"] + held["host_tasks"] + held["disk_tasks"] == 8
+    assert (held["device_tasks"], held["host_tasks"]) == (2, 2)
+    for move in ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host"):
+        assert held[f"{move}_count"] >= 4, move
+        size = held[f"{move}_size"] / held[f"{move}_count"]
+        assert MEGABYTE <= size <= 1.01 * MEGABYTE, move
+        assert held[move] > 0, move
 
 
 def test_other_workers_have_no_device_memory() -> None:

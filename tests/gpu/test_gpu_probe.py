@@ -23,7 +23,7 @@ from dasfprof.recording.probes import nvml as gpu_reader
 PROGRAM = """
 dask.config.refresh()  # of the variables of this process
 ticks, seconds, duties, before, share = argument
-gpu.OTHERS_AFTER = gpu_reader.PROCESSES_INTERVAL = 0.0
+gpu.OTHERS_AFTER = gpu_reader.SLOW_INTERVAL = 0.0
 gpu.CPU_SHARE = share or float("inf")
 
 class Duty:
@@ -95,7 +95,6 @@ def sample(
 
 
 TWO = device("a", "41") + device("b", "3b", "utilization 7\nmemory_used 4000000000")
-BOTH = {uuid_of("a"), uuid_of("b")}
 
 
 def test_one_reading_has_every_value_in_its_unit(driver: Driver) -> None:
@@ -104,7 +103,7 @@ def test_one_reading_has_every_value_in_its_unit(driver: Driver) -> None:
     (about,), (usage,) = rows["GPU Devices"], rows["GPU Usage"]
     assert about["availability"] == "available"
     assert about["driver"] == "550.54.15"
-    assert about["uuid"] == uuid_of("a")
+    assert about["visible_uuids"] == [uuid_of("a")]
     timestamp = usage.pop("timestamp")
     assert about["timestamp"] <= timestamp
     assert usage == {
@@ -113,11 +112,15 @@ def test_one_reading_has_every_value_in_its_unit(driver: Driver) -> None:
         "index": 0,
         "name": "Stand-in",
         "utilization": 50,
+        "memory_utilization": 25,
         "memory_used": 3_000_000_000,
         "memory_total": 16_000_000_000,
         "power": 70.5,
         "sm_clock": 1410,
+        "memory_clock": 1215,
         "temperature": 61,
+        "pcie_tx": 102_400.0,
+        "pcie_rx": 204_800.0,
         "processes": [[7, 1000]],
     }
     assert rows["own"] == [[0, 50, 3_000_000_000, None]]
@@ -160,8 +163,7 @@ def test_the_own_device_is_that_of_cuda(
     utilization = {"a": 50, "b": 7}[own]
     assert rows["own"] == [[index, utilization, {"a": 3e9, "b": 4e9}[own], None]]
     assert rows["GPU Usage"][0]["utilization"] == utilization
-    read = {row["uuid"] for row in rows["GPU Usage"]}
-    assert read == ({uuid_of(own)} if variable in (uuid_of("a"), "GPU-bbbb") else BOTH)
+    assert {row["uuid"] for row in rows["GPU Usage"]} == set(about["visible_uuids"])
 
 
 def test_a_mig_instance_tells_its_memory_and_says_why_nothing_else(driver: Driver) -> None:
@@ -201,7 +203,7 @@ def test_a_reading_that_fails_is_missing_and_the_others_go_on(driver: Driver) ->
 
 def test_older_bindings_are_asked_for_what_they_have(driver: Driver) -> None:
     driver.answer(device("a", "41"))
-    lacks = "import pynvml; del pynvml.nvmlDeviceGetPowerUsage"
+    lacks = "import pynvml; del pynvml.nvmlMemory_v2, pynvml.nvmlDeviceGetPowerUsage"
     rows = sample(driver, before=lacks)
     (usage,) = rows["GPU Usage"]
     assert (usage["memory_used"], usage["power"], usage["utilization"]) == (3e9, None, 50)

@@ -14,6 +14,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import CLIENT_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.resources import (
+    DISK_USAGE,
     GPU_DEVICES,
     GPU_USAGE,
     HOST_PROCESS,
@@ -162,6 +163,8 @@ class Plan:
     sources: Sequence[dict[str, Any]] = ()
     #: Worker, name of a lock, and times at which it was requested, acquired and released.
     locks: list[tuple[int, str, float, float, float]] = field(default_factory=list)
+    #: Worker, time and values of samples of its host's disk for spilling.
+    disks: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     #: Worker, time and values of other processes on its host.
     seen: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     #: Time and values of samples of each worker's GPU.
@@ -290,6 +293,7 @@ class Plan:
             (MANAGED_MEMORY, rows(MANAGED_MEMORY, held)),
             (RESOURCE_USAGE, rows(RESOURCE_USAGE, used)),
             (HOST_PROCESS, rows(HOST_PROCESS, _of(self.seen, number), ancestors=[])),
+            (DISK_USAGE, rows(DISK_USAGE, _of(self.disks, number), local_directory=1)),
             *self._gpu_facts(f"GPU-{number}", number),
         )
 

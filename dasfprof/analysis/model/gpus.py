@@ -208,6 +208,16 @@ gpu_samples = once_per_trace(GpuSamples)
 
 # --- Utilization of each GPU over time and in total, and idle time while tasks ran ----------------
 
+#: Directions in which dask-cuda moves results, with labels. In "Device Memory", the column of a
+#: direction counts seconds since the start of recording, and the column with the suffix "_size"
+#: counts bytes.
+_MOVES = {
+    "device_to_host": "GPU to Host (GB)",
+    "host_to_device": "Host to GPU (GB)",
+    "host_to_disk": "Host to Disk (GB)",
+    "disk_to_host": "Disk to Host (GB)",
+}
+
 
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
@@ -226,11 +236,14 @@ def gpu_utilisation(
     tasks = run.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
+    memory = run.device_memory.sort_values("time", kind="stable")
+    of_memory = workers.numbers(memory)
 
     def of_device(samples: pd.DataFrame, users: Sequence[int]) -> pd.DataFrame:
         of_users = np.isin(of_task, users)
         figures = {"begin": run.since_begin(edges[:-1])}
         figures |= _integrate(samples, edges, union(starts[of_users], stops[of_users]))
+        figures |= _moved(memory[np.isin(of_memory, users)], edges)
         figures["Samples"] = np.histogram(samples["time"].to_numpy(dtype=float), edges)[0]
         return pd.DataFrame(figures)
 
@@ -238,6 +251,22 @@ def gpu_utilisation(
     each = [nothing, *(of_device(device.samples, device.workers) for device in devices)]
     utilisation = pd.concat(each, keys=range(-1, len(devices)), names=["device"])
     return devices, utilisation.droplevel(1).reset_index()
+
+
+def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
+    """Return the GB of results that dask-cuda moved per time window, and the seconds this took.
+
+    The samples must be sorted by time. If there are none, all values are NaN.
+    """
+    names = [f"{way}{what}" for way in _MOVES for what in ("_size", "")]
+    sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in names}
+    for _, life in samples.groupby("worker_id"):
+        # Each sample contains the totals of its worker instance since recording began.
+        last = np.searchsorted(life["time"].to_numpy(), edges, side="right")
+        for name in names:
+            sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
+    moved = {label: sums[f"{way}_size"] / 1e9 for way, label in _MOVES.items()}
+    return moved | {"Moving Results (s)": np.sum([sums[way] for way in _MOVES], axis=0)}
 
 
 def _integrate(
@@ -281,6 +310,9 @@ def _integrate(
         "GPU Memory (GB)": windows.max(reading("memory_total")) / 1e9,
         "Mean Power (W)": mean(reading("power")),
         "Mean SM Clock (MHz)": mean(reading("sm_clock")),
+        "Mean Memory Clock (MHz)": mean(reading("memory_clock")),
+        "Mean PCIe Sent (MB/s)": mean(reading("pcie_tx")) / 1e6,
+        "Mean PCIe Received (MB/s)": mean(reading("pcie_rx")) / 1e6,
         "Max Temperature (C)": windows.max(reading("temperature")),
         "Tasks Ran (%)": mean(np.where(sampled, 100.0 * busy, np.nan)),
         "Idle While Tasks Ran (%)": mean(idle * busy),

@@ -220,7 +220,7 @@ def died_of_memory(run: Run) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Worker": of_workers(run, [kill.life for kill in kills]),
-            "Left (s)": np.array([kill.left for kill in kills], dtype=float),
+            "Left (s)": np.maximum([kill.left for kill in kills], 0.0),
             "Told By": text([exit_words(run, kill.life) for kill in kills]),
             "Memory (MB)": megabytes("memory"),
             "Limit (MB)": megabytes("limit"),

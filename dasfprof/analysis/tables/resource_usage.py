@@ -197,7 +197,10 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
           it, and are NA without samples
         - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``,
           ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``, ``Mean SM Clock
-          (MHz)``, ``Max Temperature (C)``
+          (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``, ``Mean PCIe Received
+          (MB/s)``, ``Max Temperature (C)``
+        - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host (GB)``,
+          ``Moving Results (s)``: results that its workers moved. NA without dask-cuda
         - ``Tasks Ran (%)``: percentage of the time in which a task ran on one of its workers
         - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: percentages of ``Time (s)``
           in which no kernel ran on the device, by whether a task ran on one of its workers. With

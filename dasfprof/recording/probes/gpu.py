@@ -12,7 +12,8 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from time import monotonic, thread_time, time
+from itertools import chain
+from time import monotonic, perf_counter, thread_time, time
 from typing import Any
 
 import dask.config
@@ -144,11 +145,17 @@ class GpuProbe:
         self, availability: GpuAvailability, detail: str | None = None
     ) -> tuple[Schema, tuple[Any, ...]]:
         device = self._worker_device
+        visible = self._visible or VisibleDevices((), availability)
         return GPU_DEVICES, (
             time(),
             availability.value,
             detail,
+            visible.match.value if visible.match else None,
             *((device.uuid, device.index, device.name) if device else (None, None, None)),
+            [device.uuid for device in visible.devices],
+            [device.index for device in visible.devices],
+            [device.name for device in visible.devices],
+            os.environ.get("CUDA_VISIBLE_DEVICES"),
             _driver_version(self._nvml),
             os.getpid(),
         )
@@ -212,27 +219,31 @@ def _driver_version(nvml: Any) -> str | None:
 
 # --- dask-cuda's `DeviceHostFile` -----------------------------------------------------------------
 
+Values = tuple[float, int, int]
+
 
 class DeviceMemoryProbe:
     """Reads where the results of a worker are: in device memory, in host memory or on disk.
 
-    It reads the bytes of results in the two memories and the number of results on disk. It also
-    adds up the bytes that were moved out of the device, back, and to disk. It yields no rows if the
-    worker's data is not a `DeviceHostFile` of dask-cuda.
+    It reads the number of results in each of the three places, and the bytes in the two memories.
+    It also counts the moves between these places. It yields no rows if the worker's data is not a
+    `DeviceHostFile` of dask-cuda.
     """
 
     def __init__(self, worker: Any) -> None:
         data = worker.data
         # Recognize the class by its attributes, because dask-cuda cannot be imported without CUDA.
-        host, disk = (getattr(data, name, None) for name in ("device_host_func", "disk_func"))
-        self._data = data if host is not None and hasattr(data, "device") else None
-        #: Bytes that were moved from the device to the host, back, and from the host to disk.
-        self._moved = [0, 0, 0]
+        funcs = [getattr(data, name, None) for name in ("device_host_func", "disk_func")]
+        self._data = data if funcs[0] is not None and hasattr(data, "device") else None
+        #: Seconds, bytes and number of moves, by pair of memories and direction (``dump`` or
+        #: ``load``). Pair 0 is device and host, pair 1 is host and disk.
+        self._moved: dict[tuple[int, str], Values] = {}
         self._patches: list[Patch] = []
-        moves = ((host, "dump"), (host, "load"), (disk, "dump"))
-        for number, (func, name) in enumerate(moves if self._data is not None else ()):
-            if func is not None:
-                self._patches.append(Patch(func, name, partial(self._metering, number, name)))
+        for number, func in enumerate(funcs if self._data is not None else ()):
+            for name in ("dump", "load"):
+                self._moved[number, name] = (0.0, 0, 0)
+                if func is not None:
+                    self._patches.append(Patch(func, name, partial(self._metering, number, name)))
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield one row of "Device Memory"."""
@@ -240,11 +251,13 @@ class DeviceMemoryProbe:
         if data is None:
             return
         held = (
+            len(data.device),
             _weight(data.device_buffer),
+            len(data.host),
             _weight(data.host_buffer),
             len(data.disk) if data.disk is not None else 0,
         )
-        yield DEVICE_MEMORY, (time(), *held, *map(float, self._moved))
+        yield DEVICE_MEMORY, (time(), *held, *chain.from_iterable(self._moved.values()))
 
     def close(self) -> None:
         """Restore the functions of `DeviceHostFile` that this probe wraps."""
@@ -252,14 +265,20 @@ class DeviceMemoryProbe:
             self._patches.pop().remove()
 
     def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
-        """Return a wrapper of a function that moves a result, which adds to `_moved[number]`."""
+        """Return a wrapper of a function that moves a result.
+
+        The wrapper adds the seconds, the bytes and the number of moves to `_moved[number, name]`.
+        """
 
         def metered(*args: Any, **kwargs: Any) -> Any:
+            start = perf_counter()
             result = original(*args, **kwargs)
             if patch.active:
                 with contextlib.suppress(Exception):
-                    stored = result if name == "dump" else (*args, *kwargs.values())[0]
-                    self._moved[number] += _size(stored)
+                    took, stored = perf_counter() - start, (*args, *kwargs.values())[0]
+                    size = _size(result if name == "dump" else stored)
+                    seconds, sizes, count = self._moved[number, name]
+                    self._moved[number, name] = seconds + took, sizes + size, count + 1
             return result
 
         return metered

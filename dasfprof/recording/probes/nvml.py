@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.schema.resources import GpuAvailability
+from dasfprof.schema.resources import GpuAvailability, GpuMatch
 
 # --- The GPUs that a process may use, in CUDA's order ---------------------------------------------
 #
@@ -43,6 +43,7 @@ class VisibleDevices:
 
     devices: tuple[Device, ...]
     availability: GpuAvailability
+    match: GpuMatch | None = None
 
     @property
     def worker_device(self) -> Device | None:
@@ -69,20 +70,20 @@ def visible_devices(
     entries = None if given is None else [entry.strip() for entry in given.split(",")]
     if entries is not None and entries[0].startswith(("GPU-", "MIG-")):
         named = _named_devices(entries, installed)
-        return _visible(named, GpuAvailability.NOT_FOUND)
+        return _visible(named, GpuMatch.UUID, GpuAvailability.NOT_FOUND)
     if entries is not None and _number(entries[0]) is None:
         return VisibleDevices((), GpuAvailability.HIDDEN)
-    ordered = _in_cuda_order(installed, environment.get("CUDA_DEVICE_ORDER", ""))
-    if ordered is None:
+    ordered, match = _in_cuda_order(installed, environment.get("CUDA_DEVICE_ORDER", ""))
+    if match is None:
         return VisibleDevices((), GpuAvailability.ORDER_UNKNOWN)
     if entries is None:
-        return _visible(ordered, GpuAvailability.NO_DEVICE)
+        return _visible(ordered, match, GpuAvailability.NO_DEVICE)
     numbered = []
     for number in map(_number, entries):
         if number is None or number >= len(ordered):
             break
         numbered.append(ordered[number])
-    return _visible(numbered, GpuAvailability.NOT_FOUND)
+    return _visible(numbered, match, GpuAvailability.NOT_FOUND)
 
 
 def with_instances(installed: Sequence[Device]) -> list[Device]:
@@ -90,12 +91,16 @@ def with_instances(installed: Sequence[Device]) -> list[Device]:
     return [part for device in installed for part in (device, *device.instances)]
 
 
-def _visible(devices: Sequence[Device], otherwise: GpuAvailability) -> VisibleDevices:
+def _visible(
+    devices: Sequence[Device], match: GpuMatch, otherwise: GpuAvailability
+) -> VisibleDevices:
     unique = tuple(dict.fromkeys(devices))
     if not unique:
         return VisibleDevices((), otherwise)
     is_mig = unique[0].is_instance or unique[0].mig_mode
-    return VisibleDevices(unique, GpuAvailability.MIG if is_mig else GpuAvailability.AVAILABLE)
+    return VisibleDevices(
+        unique, GpuAvailability.MIG if is_mig else GpuAvailability.AVAILABLE, match
+    )
 
 
 def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[Device]:
@@ -108,19 +113,25 @@ def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[
     return named
 
 
-def _in_cuda_order(installed: Sequence[Device], order: str) -> Sequence[Device] | None:
-    """Return all devices in CUDA's order, or None if only CUDA knows the order.
+def _in_cuda_order(
+    installed: Sequence[Device], order: str
+) -> tuple[Sequence[Device], GpuMatch | None]:
+    """Return all devices in CUDA's order, and how this function determined the order.
 
-    `order` is the value of ``CUDA_DEVICE_ORDER``. CUDA counts GPUs of one model by their positions
-    on the bus.
+    `order` is the value of ``CUDA_DEVICE_ORDER``. If only CUDA knows the order, return an empty
+    sequence and None.
     """
     on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
         # CUDA uses the first instance of a GPU in MIG mode.
-        return on_bus[0].instances[:1] or on_bus
-    is_alike = len({device.name for device in on_bus}) <= 1
-    has_mig = any(device.mig_mode for device in on_bus)
-    return on_bus if not has_mig and (is_alike or order == "PCI_BUS_ID") else None
+        return on_bus[0].instances[:1] or on_bus, GpuMatch.ONLY
+    if any(device.mig_mode for device in on_bus):
+        return (), None
+    if order == "PCI_BUS_ID":
+        return on_bus, GpuMatch.PCI
+    if len({device.name for device in on_bus}) <= 1:
+        return on_bus, GpuMatch.ALIKE
+    return (), None
 
 
 def _number(entry: str) -> int | None:
@@ -129,8 +140,8 @@ def _number(entry: str) -> int | None:
 
 # --- GpuReader ------------------------------------------------------------------------------------
 
-#: Seconds between two readings of a GPU's processes, each of which takes milliseconds.
-PROCESSES_INTERVAL = 1.0
+#: Seconds between two slow readings. A slow reading takes milliseconds, or waits in the driver.
+SLOW_INTERVAL = 1.0
 
 Values = tuple[Any, ...]
 
@@ -161,13 +172,15 @@ def reason_of(error: Exception) -> GpuAvailability:
 
 @dataclass
 class _Reading:
-    """Values that are read together, and the function that reads them."""
+    """Values that are read together, and the functions that can read them.
+
+    The preferred function is the first in `ways`. Functions that can never work are removed from
+    it.
+    """
 
     name: str
-    #: Number of values.
     width: int
-    #: None after the function has failed in a way that does not change.
-    read: Callable[[], Values] | None
+    ways: list[Callable[[], Values]]
     reported: set[GpuAvailability] = field(default_factory=set)
 
 
@@ -190,14 +203,17 @@ class GpuReader:
         self.summary: tuple[float | None, float | None, float | None] = (None, None, None)
         self._nvml = nvml
         self._handle = device.handle
-        self._processes_due = 0.0
+        self._slow_due: dict[str, float] = {}
         self._readings = [
-            _Reading("utilization", 1, self._utilization),
-            _Reading("memory", 2, self._memory),
-            _Reading("power", 1, lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)),
-            _Reading("sm_clock", 1, self._clock),
-            _Reading("temperature", 1, self._temperature),
-            _Reading("processes", 1, self._processes),
+            _Reading("utilization", 2, [self._utilization]),
+            # Drivers before 510 lack version 2.
+            _Reading("memory", 2, [lambda: self._memory(nvml.nvmlMemory_v2), self._memory]),
+            _Reading("power", 1, [lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)]),
+            _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
+            _Reading("memory_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_MEM)]),
+            _Reading("temperature", 1, [self._temperature]),
+            _Reading("pcie", 2, [self._pcie]),
+            _Reading("processes", 1, [self._processes]),
         ]
 
     def sample(self) -> Values | None:
@@ -208,19 +224,23 @@ class GpuReader:
             row += self._read(reading)
             if self.lost:
                 return None
-        self.summary = row[4], row[5], dict(row[-1] or ()).get(os.getpid())
+        self.summary = row[4], row[6], dict(row[-1] or ()).get(os.getpid())
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:
-        try:
-            if reading.read is not None:
-                return reading.read()
-        except (self._nvml.NVMLError, AttributeError) as error:
-            reason = reason_of(error)
-            self.lost = reason is GpuAvailability.LOST
-            self._report(reading, reason, error)
-            if self._is_final(error, reason):
-                reading.read = None
+        while reading.ways:
+            try:
+                return reading.ways[0]()
+            except (self._nvml.NVMLError, AttributeError) as error:
+                reason = reason_of(error)
+                self.lost = reason is GpuAvailability.LOST
+                if not self._is_final(error, reason):
+                    self._report(reading, reason, error)
+                    break
+                # The function would fail each time, so the next one replaces it.
+                reading.ways.pop(0)
+                if not reading.ways:
+                    self._report(reading, reason, error)
         return (None,) * reading.width
 
     def _is_final(self, error: Exception, reason: GpuAvailability) -> bool:
@@ -237,29 +257,43 @@ class GpuReader:
             self.failures.append((time(), self.device.uuid, reading.name, reason.value, str(error)))
 
     def _utilization(self) -> Values:
-        return (self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu,)
+        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        return rates.gpu, rates.memory
 
-    def _memory(self) -> Values:
-        # Version 2, which drivers from 510 on have, does not count the memory that they reserve.
-        nvml = self._nvml
-        memory = nvml.nvmlDeviceGetMemoryInfo(self._handle, nvml.nvmlMemory_v2)
+    def _memory(self, *version: Any) -> Values:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, *version)
         return memory.used, memory.total
 
-    def _clock(self) -> Values:
-        return (self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_SM),)
+    def _clock(self, kind: int) -> Values:
+        return (self._nvml.nvmlDeviceGetClockInfo(self._handle, kind),)
 
     def _temperature(self) -> Values:
         nvml = self._nvml
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
+
+    def _pcie(self) -> Values:
+        """Return the rates of sent and received bytes per second."""
+        if not self._is_due("pcie"):
+            return None, None
+        nvml = self._nvml
+        kinds = nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES
+        # The driver measures for 20 ms in each call.
+        sent, received = (nvml.nvmlDeviceGetPcieThroughput(self._handle, kind) for kind in kinds)
+        return sent * 1024.0, received * 1024.0
 
     def _processes(self) -> Values:
         """Return the GPU memory of each process, as a list of process id and bytes.
 
         In a container, the driver's process ids may differ from the ids that this process sees.
         """
-        now = monotonic()
-        if now < self._processes_due:
+        if not self._is_due("processes"):
             return (None,)
-        self._processes_due = now + PROCESSES_INTERVAL
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         return ([[process.pid, process.usedGpuMemory] for process in running],)
+
+    def _is_due(self, name: str) -> bool:
+        now = monotonic()
+        if now < self._slow_due.get(name, 0.0):
+            return False
+        self._slow_due[name] = now + SLOW_INTERVAL
+        return True
