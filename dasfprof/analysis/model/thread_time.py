@@ -255,6 +255,11 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
 COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
+#: Minimum CPU time of other threads, as a share of the time for which a function's tasks waited. A
+#: smaller share may be due to threads of Dask.
+_MINIMUM_SHARE_OF_OTHER_THREADS = 0.05
+
+
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
     """Return the columns of task runs that `COSTS` names, as arrays of length `count`.
 
@@ -268,8 +273,10 @@ def recorded_costs(run: Run, count: int) -> dict[str, Array]:
     for function, seconds in other_threads_cpu(run, "helped").items():
         rows = np.flatnonzero(tasks["function"] == function)
         theirs = np.fmax(waited[rows], 0.0)
+        share = min(seconds / max(float(theirs.sum()), 1e-9), 1.0)
         # Which of the function's task runs waited for these threads is unknown.
-        costs["cpu"][rows] += theirs * min(seconds / max(float(theirs.sum()), 1e-9), 1.0)
+        if share >= _MINIMUM_SHARE_OF_OTHER_THREADS:
+            costs["cpu"][rows] += theirs * share
     return costs
 
 
