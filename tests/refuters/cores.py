@@ -74,8 +74,8 @@ def _own_threads(claim: Claim, evidence: Evidence) -> Iterator[str]:
 def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
     """Yield a contradiction if processes used little more CPU time than tasks and Dask's threads.
 
-    Only intervals between samples with tasks count. Without the CPU time of Dask's threads, there
-    is no check.
+    Only intervals between samples with tasks count. Without the CPU time of Dask's threads,
+    nothing is checked.
     """
     left = 0.0
     for rows in evidence.rows("Resource Usage").by("file").values():
@@ -152,7 +152,7 @@ def io_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
     )
     nbytes = max(sum(read.values()) + sum(written.values()) - spilled, 0.0)
     yield from differs(claim["moved"], nbytes, "bytes of files")
-    yield from differs(claim["rate"], nbytes / evidence.wall, "bytes a second")
+    yield from differs(claim["rate"], nbytes / evidence.wall, "bytes per second")
     yield from exceeds(claim["waiting"], _waiting(evidence), "time that is spent waiting")
     yield from _failures(claim, evidence)
     if claim["in_storage"] is not None:
@@ -285,11 +285,11 @@ def blocked_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if claim["other_threads"] is not None:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         others = sum(used.values()) - evidence.runs.sum("used")
-        yield from exceeds(claim["other_threads"], others, "CPU of threads beside those of tasks")
+        yield from exceeds(claim["other_threads"], others, "CPU of threads that run no tasks")
     yield from _failures(claim, evidence)
     if claim["more_threads"] is None:
         if np.isfinite(claim.seconds):
-            yield f"{claim.seconds:.3g} s are at stake, of which nothing says how to gain them"
+            yield f"{claim.seconds:.3g} s can be saved, but nothing is advised"
         return
     stacks = stacks_of(runs, evidence)
     if not stacks:

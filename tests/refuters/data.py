@@ -53,7 +53,7 @@ def _of_function(claim: Claim, moves: Rows) -> Iterator[str]:
         yield f"messages with {claim.function} alone had more than {claim['of_function']} bytes"
     if len(only) == len(with_any) and len(only):
         rate = np.nansum(only.numbers("size")) / only.sum("duration")
-        yield from differs(claim["rate"], rate, "bytes a second")
+        yield from differs(claim["rate"], rate, "bytes per second")
 
 
 @refuter("spilling")
@@ -76,7 +76,7 @@ def spilling(claim: Claim, evidence: Evidence) -> Iterator[str]:
     most = held.most("size")
     yield from differs(claim["held"], most, "the most that a worker held")
     if claim["wanted"] is not None and not claim["wanted"] > claim["limit"]:
-        yield f"{claim['wanted']} bytes are advised in place of {claim['limit']}"
+        yield f"{claim['wanted']} bytes are advised instead of {claim['limit']}"
 
 
 @refuter("paused-workers")

@@ -214,7 +214,7 @@ def cancelled_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
         lambda row: by_client(row) and row["state"] not in ("memory", "erred")
     )
     more = len(evidence.runs.where(lambda row: row["state"] in ("cancelled", "released")))
-    yield from exceeds(claim["tasks"], len(given_up) + more, "tasks that clients gave up")
+    yield from exceeds(claim["tasks"], len(given_up) + more, "tasks that clients released")
 
 
 @refuter("swallowed-errors")

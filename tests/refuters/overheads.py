@@ -74,7 +74,7 @@ def scheduler_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(claim["idle"], unsent, "threads that idle with unsent tasks")
     # The scheduler handles more tasks than workers recorded.
     most_tasks = len(evidence.runs) / evidence.wall + 0.5
-    yield from exceeds(claim["tasks_a_second"], most_tasks, "tasks a second")
+    yield from exceeds(claim["tasks_a_second"], most_tasks, "tasks per second")
     yield from exceeds(claim["on_path"], evidence.wall, "seconds of the critical path")
 
 

@@ -43,7 +43,7 @@ def serial_chain(claim: Claim, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(claim["idle"], idle, "idle threads")
     runs = evidence.of(claim.function)
     if len(runs) and not any(row["dependencies"] for row in runs):
-        yield f"no task of {claim.function} has an input: they are no chain"
+        yield f"no task of {claim.function} has an input, so they are not a chain"
     yield from needs_cores(claim, evidence)
 
 
