@@ -86,9 +86,6 @@ PATIENT = {
 }
 
 
-# --- workloads: each runs about `count` tasks, and returns their number ---------------------------
-
-
 def no_op_tasks(client: Any, count: int) -> int:
     """Run tasks of one function that does nothing."""
     from distributed import wait
@@ -137,9 +134,6 @@ WORKLOADS = {
     "tasks of three dependencies": joining_tasks,
     "array pipeline": array_pipeline,
 }
-
-
-# --- the process whose instructions are counted ---------------------------------------------------
 
 
 def run_once(arm: str, workload: str, count: int) -> None:
@@ -358,9 +352,6 @@ def _leave_out(part: str) -> None:
         BlockWriter.write = nothing  # type: ignore[method-assign, assignment]
     elif part:
         raise ValueError(f"no part is called {part!r}")
-
-
-# --- counting -------------------------------------------------------------------------------------
 
 
 def _run_child(

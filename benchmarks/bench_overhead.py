@@ -38,9 +38,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-# --- workloads -----------------------------------------------------------------------------------
-
-
 def no_op_tasks(client: Any, count: int) -> None:
     """Run tasks that do nothing, so that only the handling of tasks is measured."""
     client.gather(client.map(_nothing, range(count), pure=False))
@@ -94,9 +91,6 @@ WORKLOADS = {
 }
 #: Workloads that are measured by default.
 USUAL = ("no-op tasks", "10 ms tasks", "array pipeline")
-
-
-# --- profilers -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -172,9 +166,6 @@ def _tasks_on_scheduler(dask_scheduler: Any = None) -> int:
 
 def _tasks_on_worker(dask_worker: Any = None) -> int:
     return len(dask_worker.state.tasks)
-
-
-# --- measuring -----------------------------------------------------------------------------------
 
 
 def serve(workload: str, count: int, dasf: Path | None, pipe: Any) -> None:

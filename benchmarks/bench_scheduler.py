@@ -44,9 +44,6 @@ PATIENT = {
 HOOKS = ("transition", "update_graph", "add_worker", "remove_worker", "add_client", "remove_client")
 
 
-# --- workers that only implement the protocol -----------------------------------------------------
-
-
 async def serve_workers(scheduler: str, process: int, count: int) -> None:
     """Act as `count` workers until the scheduler has closed."""
     from distributed.core import Server
@@ -136,9 +133,6 @@ def _start(stack: contextlib.ExitStack, command: list[str]) -> None:
     stack.callback(process.terminate)
 
 
-# --- measurements in the scheduler's process ------------------------------------------------------
-
-
 @by_value
 def count_hooks(names: tuple[str, ...], dask_scheduler: Any) -> float:
     """Start to measure the CPU time of hooks, and return the seconds per call that this costs."""
@@ -200,9 +194,6 @@ def usage(dask_scheduler: Any) -> dict[str, float]:
         "resident": int(Path("/proc/self/statm").read_text().split()[1])
         * os.sysconf("SC_PAGE_SIZE"),
     }
-
-
-# --- measuring ------------------------------------------------------------------------------------
 
 
 def compute_graphs(client: Client, count: int, size: int) -> None:

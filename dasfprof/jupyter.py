@@ -122,9 +122,6 @@ def _link(path: Path) -> str:
     return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
 
 
-# --- %%dasfprof: profiles a cell on the current Dask client and shows the result ------------------
-
-
 #: Default name of the variable to which the magic assigns the displayed view.
 VARIABLE = "_dasfprof"
 

@@ -58,9 +58,6 @@ class Watch:
         self._began = now
 
 
-# --- Python and C with the GIL --------------------------------------------------------------------
-
-
 def python_lines(watch: Watch) -> None:
     while watch.goes_on():
         max(number * number for number in range(40_000))  # planted: a
@@ -139,9 +136,6 @@ def uneven(watch: Watch) -> None:
         watch.took("sleep")
 
 
-# --- NumPy, pandas and other C, with and without the GIL ------------------------------------------
-
-
 def numpy_and_python(watch: Watch) -> None:
     import numpy as np
 
@@ -153,9 +147,6 @@ def numpy_and_python(watch: Watch) -> None:
         watch.took("sort")
         max(number * number for number in range(100_000))  # planted: python
         watch.took("python")
-
-
-# --- waiting -------------------------------------------------------------------------------------
 
 
 def sleeps(watch: Watch) -> None:
@@ -208,8 +199,6 @@ def sockets(watch: Watch) -> None:
             json.loads(json.dumps(list(range(20_000))))  # planted: json
             watch.took("json")
 
-
-# --- task runs that compute or wait for a moment, and others that sleep, in turn ------------------
 
 #: Seconds of each task run.
 TURN = 0.08

@@ -42,9 +42,6 @@ class Plant:
     wait: Callable[[Any, Any], object] | None = None
 
 
-# --- tasks that hang ------------------------------------------------------------------------------
-
-
 def wait_for_event() -> None:
     distributed.Event("never-set").wait()
 
@@ -151,9 +148,6 @@ def busy(number: int, seconds: float) -> int:
     while time.monotonic() < end:
         number += 1
     return number
-
-
-# --- submitting them -----------------------------------------------------------------------------
 
 
 def one(function: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Any], Any]:
@@ -263,9 +257,6 @@ def abandon(client: Any) -> Any:
     futures = [client.submit(slow, 1, seconds, key=f"slow-{seconds}") for seconds in (4.0, 60.0)]
     next(iter(distributed.as_completed(futures)))
     return futures
-
-
-# --- programs that do not hang --------------------------------------------------------------------
 
 
 def set_later(seconds: float) -> None:

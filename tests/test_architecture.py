@@ -292,8 +292,6 @@ def test_docstrings_open_with_what_a_function_does() -> None:
                 assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
 
 
-# --- Dask's private names -------------------------------------------------------------------------
-
 #: What of Dask may be imported anywhere: what its documentation describes, and `dumps`, which
 #: a plugin for future workers has to be pickled by.
 _PUBLIC_BY_MODULE = {

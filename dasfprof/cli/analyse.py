@@ -276,8 +276,6 @@ def _answer(
         say(f"Wrote {', '.join(file.name for file in files)} into {clean(output)}.", apart=True)
 
 
-# --- From the overview to one finding, one function and single task runs --------------------------
-
 #: Maximum number of findings for which the overview prints the next command.
 _MOST_NEXT = 3
 #: Pattern of calls in the evidence of findings, such as ``transfers("function")``.

@@ -131,9 +131,6 @@ def compare(
         raise click.exceptions.Exit(_UNDECIDED)
 
 
-# --- A comparison as plain data, for programs -----------------------------------------------------
-
-
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
     """Return a comparison as dicts and lists.
 

@@ -254,9 +254,6 @@ def _versions(file: FileContents) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
 
 
-# --- The same as JSON -----------------------------------------------------------------------------
-
-
 def _runs_as_json(_source: str, runs: Sequence[TraceFiles]) -> None:
     listed = [{"run": run.name, "began": run.created, "files": len(run.files)} for run in runs]
     click.echo(json_of({"schema": schema_of("info"), "runs": listed, "files": []}))

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dasfprof.handles.run import ProfiledRun
     from dasfprof.handles.script import ClientRecorder
 
-# --- Options of a recording as flags of a command -------------------------------------------------
-
 #: Pattern of a duration in Dask's syntax.
 _WITH_UNIT = re.compile(r"\s*[\d.]+\s*[a-zA-Z]+\s*")
 

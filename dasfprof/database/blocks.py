@@ -232,8 +232,6 @@ def decode_block(block: dict[str, Any], limit: int) -> Batch:
     return Batch(phase, name, rows, positions.array, *decoded)
 
 
-# --- Schemas and rows of events of user code ------------------------------------------------------
-
 _CHUNK = 5_000
 #: Minimum number of events with the same name for a separate schema. Names with fewer events share
 #: a schema, because each schema results in a frame, and a frame costs as much as 100 events.
@@ -343,8 +341,6 @@ def _infer_codec(name: str, items: list[Any]) -> str:
         return "keys"
     return "value"
 
-
-# --- `Source`: a list of recorded facts, and the function that turns the facts into events --------
 
 #: Result of `Source.fold`: for each schema, the rows and their positions among all rows of the
 #: result.

@@ -282,8 +282,6 @@ def _decode_list(encoded: Any, rows: int, limit: int) -> ListColumn:
     return ListColumn(offsets, _decode_keys(encoded[2], total))
 
 
-# --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
-
 _TICK = 1.0 / keys.TICKS_PER_SECOND
 #: The largest 32-bit count, which represents a missing value.
 _NA_COUNT = float((1 << 32) - 1)
@@ -345,8 +343,6 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
 def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:
     return [tag, array.dtype.str[1:], base, scale, array.tobytes()]
 
-
-# --- Encoders -------------------------------------------------------------------------------------
 
 #: Masks to round a float32 to its upper three bytes, which have 16 of its 24 bits of precision.
 _UPPER_BYTES, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)

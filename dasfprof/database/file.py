@@ -296,8 +296,6 @@ def _version(package: str) -> str | None:
         return None
 
 
-# --- Checks of the arguments of recording functions ----------------------------------------------
-
 _EVENTS = tuple(EVENT_CLASSES.values())
 _NUMBERS = (int, float, np.integer, np.floating)
 

@@ -20,8 +20,6 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.system import PROC
 
-# --- The process that wrote a file, and whether it is still running ------------------------------
-
 
 class Writer(str, Enum):
     """Whether a process is still writing a file that has no closing frame."""
@@ -89,8 +87,6 @@ def _started(pid: int) -> float | None:
     except (psutil.Error, OverflowError):
         return None
 
-
-# --- FollowedFile: reads a trace file while a process writes it, each part of the file once -------
 
 #: Number of bytes that are read at a time. If a frame is longer, more bytes are read.
 _PIECE = 1 << 24

@@ -143,8 +143,6 @@ def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
     return length is not None and position + HEAD_BYTES + length > size
 
 
-# --- Compression of payloads ----------------------------------------------------------------------
-
 #: First two bytes of a compressed payload. msgpack never writes the byte 0xC1. The second byte
 #: identifies the dictionary.
 _DEFLATED = b"\xc1\x01"

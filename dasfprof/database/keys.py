@@ -264,7 +264,6 @@ def _uuid_text(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-# --- Conversion of the Unix times at the end of Dask's stimulus ids to exact integers -------------
 # A stimulus id such as ``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
 
 #: Number of ticks per second. A float64 from 2**30 to 2**31 (a Unix time from 2004 to 2038) is an

@@ -22,8 +22,6 @@ from dasfprof import system
 from dasfprof.database.frames import EventsFrame
 from dasfprof.text import count_of
 
-# --- Reservation of disk space before data is written ---------------------------------------------
-
 #: Maximum length (bytes) for which space is reserved without checking the free space first.
 _TRIED_BYTES = 4096
 #: Constant of <linux/falloc.h> for reserving space without making the file longer. Python's

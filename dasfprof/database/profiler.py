@@ -170,7 +170,6 @@ def _files_of_host(path: Path) -> list[Path]:
     ]
 
 
-# --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map ----------
 # DASF stored the *end* of a task as the timestamp of its `Compute` event, on the host's monotonic
 # clock. The reader replaces the end with the start, on the same clock. The analysis converts it to
 # Unix time if there are `Resource Usage` events, which contain the time on both clocks.

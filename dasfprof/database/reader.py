@@ -23,8 +23,6 @@ from dasfprof.database.frames import LARGE_BYTES, inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
-# --- `TimeRange`: a time range, and which events and blocks of a file must be read for it ---------
-
 #: A time: Unix seconds, a datetime, or a text in ISO 8601. If a time zone is missing, it is UTC.
 Time: TypeAlias = float | datetime | str
 

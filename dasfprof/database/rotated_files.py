@@ -182,9 +182,6 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
-# --- Missing files that headers of other files of the same worker mention ------------------------
-
-
 class AbsentFile(NamedTuple):
     """A file that should exist but is not among the files that were read."""
 

@@ -110,7 +110,6 @@ def missing_file(path: Path) -> SourceNotFoundError:
     )
 
 
-# --- Names of directories and pieces of a run's files in a storage --------------------------------
 #
 # TRACES/{run}.{time}.{id}/                 a run, with the time of its creation and its id
 #     {name of the file}.{id}/              a trace file; each new file has another id

@@ -193,8 +193,6 @@ def why_not_writable(url: str, path: str) -> str | None:
     return None
 
 
-# --- `StoredRun`: a run in a storage, whose files are copied to this host as needed ---------------
-
 #: Maximum number of pieces that are fetched at the same time.
 _AT_ONCE = 8
 #: Maximum length (bytes) of a range of missing pieces. Pieces after a longer range are not used.

@@ -38,8 +38,6 @@ from dasfprof.database.output import IndexedBlock, TraceOutput
 #: two checks.
 PATIENCE, _CHECK_INTERVAL = 5.0, 0.001
 
-# --- Pace and Wake: control of a background thread next to threads that must not wait -------------
-
 #: CPU seconds of work between two pauses. `benchmarks/` measures the cost of the pauses, and how
 #: long an event loop waits.
 WORK_SECONDS = 0.0005
@@ -102,9 +100,6 @@ class Wake:
     def clear(self) -> None:
         """Undo `set`, so that it does not end the next sleep."""
         self._unset.acquire(blocking=False)
-
-
-# --- TraceWriter ----------------------------------------------------------------------------------
 
 
 def comes_from_a_signal(error: BaseException) -> bool:

@@ -116,8 +116,6 @@ class LiveView:
             logger.debug("a run is no longer shown", exc_info=True)
 
 
-# --- The side processes ---------------------------------------------------------------------------
-
 #: Module that a side process executes.
 MODULE = "dasfprof.handles.live"
 #: Text that views show until the first findings are known.

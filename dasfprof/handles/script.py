@@ -132,9 +132,6 @@ def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[st
     return tuple(arguments)
 
 
-# --- Running a script as Python would -------------------------------------------------------------
-
-
 #: Seconds to wait for the scheduler of a cluster after the script closed its clients.
 _RECONNECT_TIMEOUT = 3.0
 
@@ -209,9 +206,6 @@ def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | N
     while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
         traceback = traceback.tb_next
     return traceback
-
-
-# --- Recording of the clusters that a script's clients use ----------------------------------------
 
 
 def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:

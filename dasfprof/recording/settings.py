@@ -249,9 +249,6 @@ def recorded_settings(settings: RunSettings) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-# --- The directory of a run's files, and the mark that shows whether processes share it -----------
-
-
 def place_options(directory: Any, ship: ShipName) -> dict[str, Any]:
     """Return the fields of `RunSettings` that determine where files are written and sent.
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --- Contents of a trace as JSON that every reader accepts ----------------------------------------
-
 _ELLIPSIS = "…"
 
 
@@ -66,7 +64,6 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]
 
 
-# --- The JSON documents of commands, each with its versioned schema -------------------------------
 #
 # A schema is a file ``schemas/COMMAND-VERSION.json`` in JSON Schema. Only incompatible changes
 # increase the version. Members may be added at any time, and readers ignore unknown members.
@@ -91,8 +88,6 @@ def read_schema(command: str) -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema
 
-
-# --- Pages of findings, in the package and in the documentation -----------------------------------
 
 #: Directories with the pages of findings, in an installed package and in a clone.
 _PAGES = (Path(__file__).with_name("findings"), Path(__file__).parents[2] / "docs" / "findings")

@@ -108,7 +108,6 @@ def _text(text: object) -> str:
     return escape(_short(text))
 
 
-# --- `frame_html`: a report in an output of a notebook --------------------------------------------
 #
 # The frame is plain HTML that contains the page. JupyterLab, Notebook and VS Code all show it, and
 # it cannot access the notebook or the network. The page reports its height, and a script next to

@@ -17,8 +17,6 @@ from dasfprof.config.kinds import Price
 from dasfprof.config.options import setting
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
-# --- Key figures of a run: summarise, and the same in words ---------------------------------------
-
 #: Threshold (fraction): shorter stages before the first task are not mentioned.
 _SHORTEST_STAGE = 0.01
 #: Maximum number of user events that are named.
@@ -222,8 +220,6 @@ def _events_in_words(counts: dict[str, int]) -> str:
 def _known(number: Any) -> float | None:
     return None if pd.isna(number) else float(number)
 
-
-# --- verdict: what to do, why, and how the time was spent, in a few sentences ---------------------
 
 #: Name of the category that is always mentioned.
 _COMPUTING = "Computing"

@@ -102,7 +102,6 @@ EVENT_CLASSES: dict[str, type[Event]] = {
 }
 
 
-# --- Declarations of event kinds ------------------------------------------------------------------
 #
 # These declarations are used by encoders (`EventKind.fields` and `args`), by recorders, by the
 # reader of traces (`Column.form`), and for Parquet files and their documentation (`Column.kind`,

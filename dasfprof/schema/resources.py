@@ -121,8 +121,6 @@ ancestors       value    object   process ids of its ancestors, from the parent 
 )
 
 
-# --- Memory limits of workers in the headers of their files ---------------------------------------
-
 #: Meaning of each memory limit, by name in the header of a file. Headers contain the limit in
 #: bytes, or 0 if there is no limit. `Trace.workers` has columns with these names, which are NaN if
 #: there is no limit or the limit is unknown.
@@ -135,7 +133,6 @@ MEMORY_SIZES = {
 }
 
 
-# --- GPUs -----------------------------------------------------------------------------------------
 #
 # A GPU is identified by NVML's UUID. `index` is NVML's index, as in ``nvidia-smi``, which can
 # differ from CUDA's index. Only one worker of a host samples a device. Therefore the samples of the

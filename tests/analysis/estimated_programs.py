@@ -64,9 +64,6 @@ SANE: dict[str, Program] = {
 }
 
 
-# --- Programs from reports of Dask users ----------------------------------------------------------
-
-
 def cells(rows: int = 240, size: int = 60, chunk: int = 10) -> Any:
     """Return daily values on a grid, chunked in time, with coordinates."""
     import xarray as xr

@@ -55,8 +55,6 @@ def causes(name: str, of: ClusterState, kind: str, certainty: str = "", **more: 
     CAUSES[name] = of, {"kind": kind, **({"certainty": certainty} if certainty else {}), **more}
 
 
-# --- locks and events ----------------------------------------------------------------------------
-
 BOTH = {"holds": (("Lock", "a"), ("Lock", "b")), "holds_certain": False}
 CROSSED, LEASES = (
     [task("f-1", kind, "b", holds=((kind, "a"),)), task("g-2", kind, "a", holds=((kind, "b"),))]
@@ -82,8 +80,6 @@ for call in ("Event", "Variable", "Queue.get"):
     causes(f"{call} that nobody set", state([task("f-1", call, "go")], primitives=(QUEUE,)),
         "signal-wait", "possible", says=["'go' (for 20 s)"])
 # fmt: on
-
-# --- parents, workers ----------------------------------------------------------------------------
 
 CHILDREN = Activity("sleeping", (USER,), "gather", (), ("child-1", "child-2"))
 PARENTS = [task(f"parent-{i}", activity=CHILDREN) for i in range(2)]
@@ -115,8 +111,6 @@ for process in ("stopped", "gone", "busy", None):
         state(workers=(worker(process_state=process, **SILENT),)), "worker-silent",
         "certain" if process in ("stopped", "gone") else "likely", waiting=2, says=["f-1, f-2"])
 # fmt: on
-
-# --- errors, clients -----------------------------------------------------------------------------
 
 KEEPS = ClientNow("Client-1", wanted=2)
 FIRE = ClientNow("fire-and-forget")

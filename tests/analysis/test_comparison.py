@@ -295,9 +295,6 @@ def test_settings_that_differ(tmp_path: Path) -> None:
     assert found == [["Setting distributed.worker.memory.target", "0.6", "0.3", ""]]
 
 
-# --- what cannot be compared ----------------------------------------------------------------
-
-
 def words(before: object, after: object) -> str:
     """Compare, and return the text."""
     comparison = compare(before, after)  # type: ignore[arg-type]
@@ -395,9 +392,6 @@ def test_a_directory_stands_for_all_its_runs(tmp_path: Path) -> None:
         comparison = compare(side, after)
         assert comparison.runs["Side"].tolist() == ["before"] * 3 + ["after"]
         assert comparison.runs["Wall Time (s)"].notna().all()
-
-
-# --- recorded runs ------------------------------------------------------------------------------
 
 
 def load(number: int) -> int:

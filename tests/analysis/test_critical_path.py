@@ -234,9 +234,6 @@ def test_an_empty_run(scheduler: bool) -> None:
         assert len(analyser.critical_path_summary()) == 0
 
 
-# --- properties ----------------------------------------------------------------------------------
-
-
 def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
     begins, lengths = path["Start (s)"].to_numpy(), path["Duration (s)"].to_numpy()
     assert (lengths > 0).all()
@@ -335,9 +332,6 @@ def assert_critical(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_path_against_brute_force(seed: int) -> None:
     assert_critical(seed)
-
-
-# --- real clusters -------------------------------------------------------------------------------
 
 
 def nap(seconds: float, *inputs: Any) -> float:

@@ -311,9 +311,6 @@ GRAPHS = [4.0 * number for number in range(6)]
 spares("computes one after another", Plan(COMPUTES, graphs=GRAPHS), "serial-chain")
 
 
-# --- partitions and stragglers -------------------------------------------------------------------
-
-
 def fat(size: int) -> Plan:
     tasks = [replace(task, size=1_000_000) for task in filled(["load"], 0.5, count=12)]
     return Plan([*tasks, Task("load-12", 1, 1.5, 6.5, size=size)])
@@ -389,9 +386,6 @@ def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) ->
     table = TraceAnalyser(tmp_path, progress=False).stragglers()
     shown = table[["Task Key", "Elapsed (s)", "Median (s)", "Cause"]].values.tolist()
     assert shown == [["load-13", pytest.approx(5.0), pytest.approx(0.5), "computed longer"]]
-
-
-# --- workers -------------------------------------------------------------------------------------
 
 
 def two_speeds(slow: set[int], workers: int = 4, waits: bool = False, **of_slow: Any) -> list[Task]:
@@ -473,9 +467,6 @@ spares("a worker that joins late", Plan(LANES, joined=[0.0, 6.0]), "load-imbalan
 # fmt: on
 
 
-# --- the client ----------------------------------------------------------------------------------
-
-
 def parts(*arrivals: float, **more: Any) -> Plan:
     """Plan graphs with four tasks of 1 s that arrive at these times."""
     tasks = [
@@ -503,9 +494,6 @@ finds("client-bound", "no calls of actors", parts(0.0, 5.0, calls=[]), knows_cal
 finds("client-bound", "calls of actors", parts(0.0, 5.0, calls=ACTED), seconds=0.75, called=3.25)
 spares("a call of an actor all the time", parts(0.0, 5.0, calls=[(0, 1.0, 5.0)]), "client-bound")
 # fmt: on
-
-
-# --- over time -----------------------------------------------------------------------------------
 
 
 UNSCHEDULED = Plan(filled(["load", "clean"], 1.0), scheduler=False)

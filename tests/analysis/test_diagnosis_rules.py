@@ -45,9 +45,6 @@ def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, d
     return [(worker, at, facts) for worker in (0, 1) for at, facts in readings]
 
 
-# --- data ----------------------------------------------------------------------------------------
-
-
 def moving(seconds: float, size: int = 50_000_000, serialising: float = 0, **names: str) -> Plan:
     """Plan two threads that load, and a third that waits for each of four results and uses it."""
     load, use = names.get("load", "load"), names.get("use", "use")
@@ -312,9 +309,6 @@ PARTS += [BARRIER, *(replace(task, dependencies=["shuffle-barrier-1"]) for task 
 finds("data-skew", "a fat input of a shuffle", Plan(PARTS, threads=1), of_key=False)
 
 
-# --- cores ---------------------------------------------------------------------------------------
-
-
 def sampled_lanes(activities: Sequence[str]) -> list[tuple[int, int, float, dict[str, Any]]]:
     """Plan samples of the four threads at 10 Hz for 4 s, with half a core each."""
     counted = {"interval": 0.1, "cpu": 0.05, "run_queue": 0.0}
@@ -390,8 +384,6 @@ spares("parents that seceded neither sleep nor dominate", Plan([Task(f"sort-{n}"
     + CHILDREN), "blocked-tasks", "dominant-function", "data-skew", "stragglers",
     "gil-contention", "io-bound")
 # fmt: on
-
-# --- waiting -------------------------------------------------------------------------------------
 
 
 def asking(*stack: tuple[str, str, int], refused: int = 0, **more: Any) -> Plan:
@@ -781,9 +773,6 @@ for value in (*TEXTS, "f'{n}' for n in line", "line['n'] for _ in line"):
     spares(f"text is not work for arrays: {value}", running(source, 11), "row-wise")
 
 
-# --- Dask itself, GPUs ---------------------------------------------------------------------------
-
-
 def in_turns(seconds: float, begin: float, **times: float) -> list[Task]:
     """Plan four rounds on four threads with this duration and these times of stages."""
     return [
@@ -819,8 +808,6 @@ finds("gpu-memory-full", "full GPUs", readings(90.0, memory=9.5e9), alone=True, 
     total=1e10)
 spares("busy GPUs are what tasks may wait for", readings(90.0, cpu=0.1))
 # fmt: on
-
-# --- outcomes ------------------------------------------------------------------------------------
 
 
 def with_last(**facts: Any) -> Plan:

@@ -333,9 +333,6 @@ def test_without_samples_answers_are_empty(question: str) -> None:
     assert not len(getattr(analyser, question)())
 
 
-# --- in findings ----------------------------------------------------------------------------------
-
-
 def test_a_finding_cites_the_hottest_line(tmp_path: Path) -> None:
     runs = [compute(f"step-{n}", n, n + 0.9) for n in range(8)]
     runs += [compute(f"load-{n}", n + 0.9, n + 0.91) for n in range(8)]

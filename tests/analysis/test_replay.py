@@ -179,9 +179,6 @@ def test_scaling_by_hand() -> None:
     assert analyse(*FIVE).scaling()["Workers"].tolist() == [1, 2, 3, 4, 6, 10, 20]
 
 
-# --- runs that cannot be predicted, and invalid arguments ----------------------------------------
-
-
 @pytest.mark.parametrize(
     ("runs", "why"),
     [
@@ -243,9 +240,6 @@ def test_turns_at_a_lock(held: float, waited: float, limit: int, refused: bool) 
         assert ("the Semaphore 'disk'" in table["Verdict"].iloc[0]) == refused
     # On the same threads, they take turns as recorded.
     assert predicted(analyser, speedup={"f": 1}) == pytest.approx(6)
-
-
-# --- properties ----------------------------------------------------------------------------------
 
 
 class PlainSchedule:
@@ -375,9 +369,6 @@ def test_whatever_the_clocks_an_answer_comes(seed: int) -> None:
     analyser = analyse(*queues(seed), workers=[{**WORKERS[0], "joined": 0.0}] * 3)
     for answer in (analyser.what_if(workers=5), analyser.scaling()):
         assert (answer["Verdict"].str.len() > 0).all()
-
-
-# --- Dask's rules --------------------------------------------------------------------------------
 
 
 def test_a_task_behind_a_long_one_is_moved() -> None:

@@ -138,9 +138,6 @@ def test_steps_of_odd_names_and_of_keys_that_run_again(tmp_path: Path) -> None:
     assert steps.where(steps.notna(), None).tolist() == ["fit", "fit", None]
 
 
-# --- layers --------------------------------------------------------------------------------------
-
-
 def test_identities_of_layers_and_of_keys_of_fused_tasks() -> None:
     token, uuid = "0123456789abcdef" * 2, "01234567-89ab-cdef-0123-456789abcdef"
     layers = [f"mul-{token}", f"inc-{uuid}", "mine", "mine-3", "other-3"]

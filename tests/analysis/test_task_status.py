@@ -78,9 +78,6 @@ def test_functions_sum_up_their_runs_and_say_what_to_do() -> None:
     assert "Profile its function" in table.loc["f", "Next steps"]
 
 
-# --- clocks --------------------------------------------------------------------------------------
-
-
 def shifted(seconds: float, run: dict[str, Any] = WHOLE, **more: Any) -> dict[str, Any]:
     worker = ("received", "ready", "executing", "start", "done")
     return {**run, **{name: run[name] + seconds for name in worker}, **more}
@@ -109,9 +106,6 @@ def test_bounds_of_clocks() -> None:
     # A single bound only moves a clock as far as needed.
     for shift, offset in ((-4.0, -3.5), (4.0, 0.0)):
         assert clock_offsets(made_trace([{**shifted(shift), "known": np.nan}]))[0] == offset
-
-
-# --- properties ----------------------------------------------------------------------------------
 
 
 @examples(10, long=5000)

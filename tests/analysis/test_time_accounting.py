@@ -114,9 +114,6 @@ def test_functions_share_what_is_busy() -> None:
     assert table["Share (%)"].tolist() == [20.0, 60.0, 20.0, 100.0, 100.0]
 
 
-# --- an oracle for each quarter of a second -------------------------------------------------------
-
-
 def oracle(made: dict[str, Any]) -> dict[str, float]:
     """Return the categories of each worker's threads in each quarter of a second."""
     seconds: dict[str, float] = defaultdict(float)
@@ -212,9 +209,6 @@ def test_random_runs_against_the_oracle(seed: int) -> None:
     assert accounts(trace) == pytest.approx(oracle(made), abs=1e-9)
     for each in seconds.values():
         assert each.sum() == pytest.approx(seconds["cluster"].sum(), abs=1e-9)
-
-
-# --- real clusters -------------------------------------------------------------------------------
 
 
 def nap(seconds: float, *inputs: Any) -> float:

@@ -21,9 +21,6 @@ from dasfprof.handles.trial.results import compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
 from dasfprof.handles.trial.trial import as_parameter, given_value
 
-# --- seconds --------------------------------------------------------------------------------------
-
-
 #: Seconds of a program with one change that makes it faster.
 SLOW, FAST = np.array([11.4, 11.5, 11.6]), np.array([2.5, 2.6, 2.7])
 
@@ -85,9 +82,6 @@ def test_six_pairs_tell_of_one_change_among_four() -> None:
     gain = judge_gain(before, after, tests=4)
     assert (gain.kind, gain.test) == ("gained", "Welch's t-test")
     assert judge_gain(before, after).test == "permutation test"
-
-
-# --- printed and returned values ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -171,9 +165,6 @@ def test_a_promise_is_what_the_change_removed() -> None:
     gain = judge_gain(SLOW, np.array([7.1, 7.2, 7.3]))
     trial = Trial({"patch": "fix.diff"}, gain=gain).answering(changes)
     assert (trial.rule, trial.promised) == ("large-gathers", 4.5)
-
-
-# --- settings -------------------------------------------------------------------------------------
 
 
 def test_what_a_setting_is_of() -> None:

@@ -29,8 +29,6 @@ from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.handles.trial.tuning import Tuner, _Candidate
 
-# --- cores that workers share ---------------------------------------------------------------------
-
 
 def task(number: int, worker: int, start: float, stop: float, cpu: float) -> dict[str, Any]:
     """Return a task run without latency; all are submitted at the start."""
@@ -83,8 +81,6 @@ def test_the_clusters_that_a_host_has_room_for() -> None:
     assert in_gib(11.79 * 2**30) == "11.7 GiB"  # rounded down
 
 
-# --- texts ----------------------------------------------------------------------------------------
-
 CHANGE = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "4 GiB"}
 
 
@@ -123,9 +119,6 @@ def test_what_gains_nothing_or_varies_is_not_advised() -> None:
     differ = Tuning({}, [point([4.0, 4.1, 3.9], [2.0, 2.1, 1.9], "differ")])
     assert (differ.kind, differ.sentences[0]) == ("results differ", "Nothing is advised.")
     assert tuning(None).kind == "no result"
-
-
-# --- alternating runs -----------------------------------------------------------------------------
 
 
 class PlannedRuns(ProgramRuns):

@@ -58,9 +58,6 @@ def events_in(frames: list[int]) -> list[Event]:
     return [event for frame in frames if 1 <= frame <= 4 for event in BLOCKS[frame - 1]]
 
 
-# --- truncated, changed and moved bytes -----------------------------------------------------------
-
-
 def test_a_file_cut_at_any_byte(tmp_path: Path, whole: bytes) -> None:
     ends = list(itertools.accumulate(map(len, frames_of(whole))))
     assert len(ends) == 6
@@ -184,9 +181,6 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
             read(path)
         with pytest.raises(NotATraceError, match=r"neither a dasfprof nor a DASF trace"):
             open_run(path)
-
-
-# --- blocks with false claims -------------------------------------------------------------------
 
 
 def column_of(values: list[int], dtype: str = "u4") -> list[Any]:
@@ -514,8 +508,6 @@ def test_heads_and_markers_without_end(tmp_path: Path, whole: bytes) -> None:
         assert events == events_in([*range(6)])
         assert trace.damage.corrupt_bytes == len(before) + len(after)
 
-
-# --- fuzz ---------------------------------------------------------------------------------------
 
 plain = st.recursive(
     st.none()

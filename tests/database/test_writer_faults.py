@@ -139,9 +139,6 @@ def test_start_tells_at_once_whether_the_file_can_be_made(
     assert database.trace_file().read_header()["version"] == 3
 
 
-# --- the disk ------------------------------------------------------------------------------------
-
-
 @pytest.fixture(params=["256k"])
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     directory = tmp_path / "disk"
@@ -551,9 +548,6 @@ def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     meanwhile, at_the_end = messages
     assert "come faster than they can be written" in meanwhile
     assert f"it lacks {lost:,} facts: {lost:,} came faster than they could be" in at_the_end
-
-
-# --- events that cannot be encoded ---------------------------------------------------------------
 
 
 def writer_of(tmp_path: Path, source: Source, rows: Iterable[Any]) -> TraceWriter:

@@ -78,9 +78,6 @@ def uuid_of(letter: str, kind: str = "GPU") -> str:
     return f"{kind}-{letter * 8}-0000-0000-0000-000000000000"
 
 
-# --- NVTX ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Range:
     """NVTX range that was opened and closed."""

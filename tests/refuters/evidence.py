@@ -103,8 +103,6 @@ class Evidence:
         """Return the task runs of a function."""
         return self.functions.get(function, Rows([]))
 
-    # --- task runs -------------------------------------------------------------------------------
-
     @cached_property
     def runs(self) -> Rows:
         """Return the task runs in workers' files, or in the scheduler's without these, by start.
@@ -186,8 +184,6 @@ class Evidence:
         """
         left_out = (*but, "Stack", *_OF_CLIENTS)
         return [rows for name, rows in self._rows.items() if name not in left_out]
-
-    # --- time and threads ------------------------------------------------------------------------
 
     @cached_property
     def begin(self) -> float:

@@ -273,8 +273,6 @@ def _check(by: str, choices: Any) -> None:
         raise InvalidArgumentError(f"by={by!r}: pass one of {', '.join(get_args(choices))}.")
 
 
-# --- The findings of both groups -----------------------------------------------------------------
-
 #: A kind of finding: its rule, and the function that it is about, or None.
 _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
@@ -381,9 +379,6 @@ def _status(before: float, after: float) -> str:
     if had != has:
         return "new" if has else "gone"
     return "same" if had else "now and then"
-
-
-# --- A regression gate: whether runs are certainly slower by more than is allowed -----------------
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,6 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     return ComparedRun(name, trace, uuid)
 
 
-# --- Differences around two groups: software, settings, cluster, graph, sizes, memory -------------
-
 #: Tolerance (fraction): numbers that vary from run to run count as equal if they differ by less.
 _SAME = 0.01
 #: Threshold (fraction of the logarithm of the change in wall time): the logarithm of a difference

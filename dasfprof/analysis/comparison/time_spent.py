@@ -174,8 +174,6 @@ def _mean(runs: Sequence[Parts]) -> Parts:
     return {part: seconds / len(runs) for part, seconds in sums.items()}
 
 
-# --- Lines and calls in stack samples -------------------------------------------------------------
-
 #: A call, identified by the chain of its callers and itself, each with its file.
 _Path = tuple[tuple[str, str], ...]
 

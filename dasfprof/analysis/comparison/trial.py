@@ -115,8 +115,6 @@ def _range(low: float, high: float) -> str:
     return f"{format_duration(low)} to {format_duration(high)}"
 
 
-# --- A trial: a change, the time that it saved, and whether the results are the same -------------
-
 Results = Literal["equal", "differ", "in part", "not comparable"]
 TrialKind = Literal[GainKind, "results differ", "no result", "no change"]
 
@@ -271,8 +269,6 @@ def in_words(change: Mapping[str, int | bool | str]) -> str:
     """Return a change in the form that ``dasfprof try`` accepts, such as ``n_workers=4``."""
     return " ".join(f"{clean(name)}={clean(value)}" for name, value in change.items())
 
-
-# --- Tuning: settings that were considered, the best one, and its resource profile ----------------
 
 TuningKind = Literal["tuned", "as it is", "cannot tell", "results differ", "no result"]
 

@@ -204,8 +204,6 @@ def p_in_words(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"
 
 
-# --- A comparison as sentences: the verdict, the causes of the difference, and caveats ------------
-
 #: Maximum number of items in a sentence. Then minimum fraction of the difference for an item.
 _MOST, _LEAST_SHARE = 3, 0.1
 _THAN_BEFORE = {"slower": "longer", "faster": "less time"}

@@ -314,8 +314,6 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
     return "".join(f"A {value['held']} of {Bytes(value['size'])}" for value in largest)
 
 
-# --- What comes before the first task -------------------------------------------------------------
-
 #: Threshold: delay of the first task, as a fraction of the time from the start of recording to the
 #: end of the last task.
 _LATE = 0.1

@@ -131,9 +131,6 @@ def _groups_bag(run: RunFigures) -> bool:
     return any(_BAG_GROUPBY in text for text in keys.texts(firsts))
 
 
-# --- Memory: workers spill, then pause, then come near the limit at which they are killed ---------
-
-
 @rule(
     "spilling",
     causes="blocked-tasks io-bound stragglers serial-chain too-few-tasks "

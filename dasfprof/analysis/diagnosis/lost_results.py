@@ -33,8 +33,6 @@ from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
 from dasfprof.text import elide
 
-# --- Regular losses of workers, which tasks do not cause -----------------------------------------
-
 #: Losses are regular if there are at least `_EVEN` gaps between them, and the fraction `_MOSTLY` of
 #: the gaps differs from the median gap by at most the factor `_NEAR`. If there are at most `_FEW`
 #: gaps, this holds for all of them.
@@ -82,8 +80,6 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
         f"{rhythm.longest}{but}{memory}. This suggests a liveness probe, a time limit or a script. "
     )
 
-
-# --- Rules about workers that were lost, and about results that were computed again ---------------
 
 #: Threshold (fraction of the task time): results that were computed again.
 _AGAIN = 0.02

@@ -18,8 +18,6 @@ from dasfprof.analysis.wording import Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide, excerpt
 
-# --- What to do about time-outs -------------------------------------------------------------------
-
 #: Suffixes of the names of exceptions that report a time limit.
 _TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
 #: Threshold: if the time limit is at least this multiple of the function's longest task, it is not
@@ -73,8 +71,6 @@ def _median(seconds: Array) -> Seconds:
     seconds = seconds[np.isfinite(seconds)]
     return Seconds(np.median(seconds) if len(seconds) else "nan")
 
-
-# --- Rules about what became of tasks: failed, or never ended -------------------------------------
 
 #: Thresholds of failures: fraction of the seconds of all tasks, and fraction of all attempts.
 _FAILED_SECONDS = 0.02
@@ -209,8 +205,6 @@ def _most(column: pd.Series) -> str:
     """Return the most frequent text of a column."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
 
-
-# --- The rule about tasks that log an error and return None, which count as succeeded -------------
 
 _NONE = "NoneType"
 #: Threshold (fraction of a function's results): severity is medium if as many results are missing.

@@ -204,8 +204,6 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
     return float((lasts * idle)[of_them >= most].sum()), most
 
 
-# --- Tasks that are ready on busy workers while threads of other workers are idle ----------------
-
 #: Threshold (fraction of thread time): threads are idle while tasks are ready on other workers.
 _ELSEWHERE = 0.1
 #: Threshold (fraction of the total waiting time): waits of tasks with restrictions, of tasks with

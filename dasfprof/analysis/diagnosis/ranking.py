@@ -196,8 +196,6 @@ def _priced(finding: Finding) -> Finding:
     return finding.adding(words, measured=measured)
 
 
-# --- Findings that refute advice ------------------------------------------------------------------
-
 #: Reasons to refute advice that do not come from findings: facts about the run, or other advice.
 #: For each reason: the kind of advice that it refutes, and the explanation.
 _FACTS = {
@@ -248,8 +246,6 @@ def _refuted(finding: Finding, kind: str, why: Mapping[str, str]) -> Finding:
     seconds = float("nan") if promised else finding.seconds
     return dataclasses.replace(finding, suggestion=parts, seconds=seconds)
 
-
-# --- Findings that cause other findings, and their order ------------------------------------------
 
 #: Minimum seconds of a cause, as a fraction of the seconds of the finding that it explains.
 _A_PART = 0.25

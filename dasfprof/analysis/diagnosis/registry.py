@@ -270,8 +270,6 @@ def needs_cores(waited: Share | None) -> str:
     )
 
 
-# --- Rules ----------------------------------------------------------------------------------------
-
 Find = Callable[[RunFigures], Iterator[Finding]]
 
 #: Kinds of advice that findings can refute, each with the instruction that replaces it.

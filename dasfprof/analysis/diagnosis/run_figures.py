@@ -44,8 +44,6 @@ from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-# --- Stragglers, slow workers and first uses ------------------------------------------------------
-
 #: Thresholds of large partitions: bytes as a multiple of the layer's median, and bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
@@ -155,8 +153,6 @@ class UnusualRuns(TaskFigures):
         return FirstUses(rows, (seconds - usual)[rows], usual[rows])
 
 
-# --- RunFigures: analyses that the diagnosis rules use --------------------------------------------
-
 #: Categories of thread time in which tasks are handled. Time in transit is not included.
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
 #: Kinds of segments of the critical path in which tasks are handled or in transit.
@@ -172,8 +168,6 @@ GAP = 0.01
 
 class RunFigures(UnusualRuns):
     """The figures of a run that the diagnosis rules use."""
-
-    # --- shared analyses -------------------------------------------------------------------------
 
     @property
     def state(self) -> ClusterState | None:
@@ -338,14 +332,10 @@ class RunFigures(UnusualRuns):
         ran = (path.kind == SegmentKind.COMPUTE) & (path.rows < len(shares))
         return float((path.length[ran] * shares[path.rows[ran]]).sum())
 
-    # --- the cluster -----------------------------------------------------------------------------
-
     @property
     def worker_count(self) -> int:
         """Number of workers, each of which counts once even if it was restarted."""
         return len(np.unique(self.workers.of_lives[self.accounts.lives.ids]))
-
-    # --- names -----------------------------------------------------------------------------------
 
     def life_label(self, life: int) -> str:
         """Return the label of a worker instance."""

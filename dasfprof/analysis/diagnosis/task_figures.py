@@ -21,8 +21,6 @@ from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.database.columns import Array
 
-# --- `SampledFigures`: figures from samples of processes, stores and GPUs -------------------------
-
 
 class SampledFigures:
     """The part of `RunFigures` that comes from samples."""
@@ -85,9 +83,6 @@ class SampledFigures:
         return gpu_utilisation(self.trace, self.trace.named)
 
 
-# --- `TaskFigures`: a run's time, its functions, and how its threads were used --------------------
-
-
 class TaskFigures(SampledFigures):
     """The part of `RunFigures` that comes from task runs and threads.
 
@@ -116,8 +111,6 @@ class TaskFigures(SampledFigures):
     def workers(self) -> NamedWorkers:
         """Workers by host and label."""
         return self.trace.named
-
-    # --- time ------------------------------------------------------------------------------------
 
     @cached_property
     def end(self) -> RunEnd | None:
@@ -173,8 +166,6 @@ class TaskFigures(SampledFigures):
     def share(self, seconds: float) -> float:
         """Return thread-seconds as a fraction of the thread time."""
         return seconds / self.thread_seconds if self.thread_seconds > 0 else 0.0
-
-    # --- functions -------------------------------------------------------------------------------
 
     @cached_property
     def function_names(self) -> Array:
@@ -251,8 +242,6 @@ class TaskFigures(SampledFigures):
         ended: Array = (self.trace.tasks["state"] == "memory").to_numpy(dtype=bool)
         return ended | self.trace.tasks["state"].isna().to_numpy()
 
-    # --- how many threads were in use ------------------------------------------------------------
-
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
         """Times at which the number of busy slots changes, and the number after each time."""
@@ -297,8 +286,6 @@ class TaskFigures(SampledFigures):
             return np.zeros_like(begins)
         sums = np.append(0.0, np.cumsum(values[:-1] * np.diff(times)))
         return np.interp(ends, times, sums) - np.interp(begins, times, sums)
-
-    # --- CPU, memory and devices -----------------------------------------------------------------
 
     @cached_property
     def cpu(self) -> Array:

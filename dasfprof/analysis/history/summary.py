@@ -165,8 +165,6 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
         logger.debug("cannot keep the summaries of %s", directory, exc_info=True)
 
 
-# --- `Experience`: durations of task runs in earlier runs, by function and line -------------------
-
 #: What an expectation is based on: task runs of the function that the same line built, task runs of
 #: the function from any line, or nothing.
 Basis = Literal["line", "function", "nothing recorded"]

@@ -36,8 +36,6 @@ from dasfprof.analysis.run.task_runs import (
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
-# --- WindowSummary: facts that a window contributes ----------------------------------------------
-
 #: Columns with the times at which a task run reached the scheduler. `SENT` is the same for its
 #: worker.
 CAME, SENT = ("scheduler_waiting", "queued"), ("sent", "received")
@@ -159,8 +157,6 @@ def _seen(run: Run) -> Bounds:
     workers = Groups(np.where(known, who, -1), len(run.workers))
     return workers.min(begins), workers.max(ends)
 
-
-# --- Extent: facts about the full run, merged from all windows ------------------------------------
 
 #: Seconds before and after a window that are also read. Because of their clocks, a worker and the
 #: scheduler may record the same task run at different times, but these differ by less.

@@ -248,8 +248,6 @@ def _named(question: Question) -> str:
     return f"{question.name} (by {', '.join(by)})" if by else question.name
 
 
-# --- `ClusterRun`: a run that is analysed window by window as Dask tasks -------------------------
-
 #: Path, identity, and size in bytes of a file.
 FileFacts = tuple[str, str, int]
 

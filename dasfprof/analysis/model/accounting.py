@@ -28,8 +28,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.config.kinds import Price
 from dasfprof.database.columns import Array
 
-# --- Causes of the idle threads of each worker over time: `idle_cells` ---------------------------
-
 
 @dataclass(frozen=True)
 class IdleCells:
@@ -155,9 +153,6 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     return indices[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
 
 
-# --- `Part`: a time window of a run, and what overlaps it -----------------------------------------
-
-
 @dataclass(frozen=True)
 class Part:
     """A time window of a run, and everything that overlaps it."""
@@ -276,8 +271,6 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
     ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
 
-
-# --- Cost of a run: worker-hours by the tasks that occupied the threads, and their price ----------
 
 #: Seconds per hour.
 HOUR = 3600.0

@@ -26,8 +26,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
 
-# --- All attempts at tasks in a trace, including attempts on lost workers -------------------------
-
 #: Categories of failures that are not types of exceptions.
 WORKER_LOST, CANCELLED, RESCHEDULED, UNKNOWN = "worker lost", "cancelled", "rescheduled", "unknown"
 #: Category of attempts whose worker was asked to leave.
@@ -251,8 +249,6 @@ def error_category(text: str) -> str:
     return WORKER_LOST if match[1] == _KILLED else match[1]
 
 
-# --- Unfinished tasks without rows: not assigned to a worker, or from a killed scheduler ----------
-
 #: A step function: sorted times, and the value from each time until the next.
 Steps = tuple[Array, Array]
 
@@ -316,8 +312,6 @@ def _unsent(run: Run) -> Steps:
     order = np.argsort(times, kind="stable")
     return times[order], np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
 
-
-# --- Tasks that no worker had started at the end of a run, if the scheduler recorded their names --
 
 NO_WORKER = "no-worker"
 

@@ -15,8 +15,6 @@ from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- The time from the start of recording to the first task, by stage -----------------------------
-
 #: Prefix of the stimulus id that Dask gives to events caused by a graph. The rest of the id is the
 #: time at which Dask received the graph.
 _UPDATE = "update-graph-"
@@ -265,8 +263,6 @@ def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
     }
     return {**by_class, ClientTime.PROGRAM: max(total - sum(by_class.values()), 0.0)}
 
-
-# --- Large values that were embedded in each of many tasks, and their cost -----------------------
 
 _TEXTS = ("kind", "name", "why", "held", "file", "code")
 _NUMBERS = ("size", "seconds", "tasks", "line")

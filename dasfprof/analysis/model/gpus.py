@@ -19,8 +19,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.workers import HOST_WIDE
 from dasfprof.database.columns import Array, repeated
 
-# --- Samples of each worker's GPU, whichever worker took them ------------------------------------
-
 _READINGS = ["gpu_index", "gpu_utilization", "gpu_memory_used"]
 _USAGE_NAMES = {
     "index": "gpu_index",
@@ -205,8 +203,6 @@ class GpuSamples:
 #: GPU samples by trace.
 gpu_samples = once_per_trace(GpuSamples)
 
-
-# --- Utilization of each GPU over time and in total, and idle time while tasks ran ----------------
 
 #: Directions in which dask-cuda moves results, with labels. In "Device Memory", the column of a
 #: direction counts seconds since the start of recording, and the column with the suffix "_size"

@@ -231,8 +231,6 @@ def _copies(
     return pairs[:, 0], pairs[:, 1]
 
 
-# --- Results that workers held over a run, by the function that made them -------------------------
-
 #: Maximum number of functions that are listed separately, and threshold (fraction of the peak) for
 #: listing a function. The last entry is the sum of all other functions.
 _MOST, _LEAST = 8, 0.01

@@ -344,9 +344,6 @@ def _passed(edges: Array, times: Array) -> Array:
     return np.searchsorted(edges, times, side="right").astype(_INT)
 
 
-# --- Actor calls and functions outside of tasks ---------------------------------------------------
-
-
 @once_per_trace
 def call_spans(run: Run) -> Spans:
     """Return when each actor call with known times arrived at its worker, and when it was answered.

@@ -111,8 +111,6 @@ class ResultsByKey:
         return self._only[key_ids]
 
 
-# --- The finish that each task run had to wait for last -------------------------------------------
-
 #: Event that a task run waited for last: nothing known; the arrival of the graph (the client); a
 #: dependency; a free slot on a worker, which the scheduler fills from its queue; a free thread; or
 #: the thief's last task, for stolen task runs.
@@ -238,8 +236,6 @@ def _last_known(known: Array, times: Array) -> Array:
     indices = np.searchsorted(known[order], times, side="right") - 1
     return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices
 
-
-# --- Whether task runs take turns at something that serves one at a time --------------------------
 
 #: Thresholds for regular ends: minimum fraction of ends that are near the usual interval, and
 #: maximum relative difference from the usual interval.

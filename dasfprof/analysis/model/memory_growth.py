@@ -181,9 +181,6 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
         yield FunctionGrowth(name, drift_of(sizes, moments.steps), *holder)
 
 
-# --- Memory that stays in a process with each run of a function -----------------------------------
-
-
 @dataclass(frozen=True)
 class RunGrowth:
     """Unmanaged memory that remains in worker processes after task runs of a function."""

@@ -13,8 +13,6 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 
-# --- Programs of hosts: CPU cores on busy hosts, and memory --------------------------------------
-
 #: Maximum plausible seconds between two samples. A row with a longer interval is damaged.
 _LONGEST = 1e5
 _PROGRAM = ["host", "name", "owner", "ours"]

@@ -13,8 +13,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- `memory_of_runs`: memory of the process of each task run, from samples -----------------------
-
 #: Maximum seconds between a sample and the later start of a task run, so that the sample counts as
 #: the memory before this task run.
 _HOLDS = 1.0
@@ -148,8 +146,6 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     most = int(sums.argmax())
     return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
 
-
-# --- Samples of the memory of worker processes, on the scheduler's clock --------------------------
 
 #: Maximum seconds between a sample and a time for which it is used. Then maximum age in seconds of
 #: samples of the scheduler's and the client's process, which are taken again when a value changes.

@@ -14,8 +14,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
-# --- The chunks of functions ----------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Chunks:
@@ -133,8 +131,6 @@ def _in_blocks(
     tails = run.keys.tails[run.keys.head_ids == head][:, : len(shape)]
     return shape, tuple((tails.max(axis=0) + 1).tolist())
 
-
-# --- Costs of tasks: their overhead, and the rate of the scheduler --------------------------------
 
 #: Tasks per second that the scheduler can handle according to Dask's documentation, which states
 #: about 1 ms per task.

@@ -48,8 +48,6 @@ def groups_of(
     return np.where(named, np.cumsum(named) - 1, len(names))[texts.codes], [*names, nothing]
 
 
-# --- Task runs by client, for all analyses that group by it ---------------------------------------
-
 #: Label of an unknown client.
 NO_CLIENT = "(no client)"
 
@@ -70,8 +68,6 @@ def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     """
     return groups_of("client", NO_CLIENT, tables)
 
-
-# --- Task runs by the source line that built them, for all analyses that group by it --------------
 
 #: Labels of task runs whose line is unknown. Each label contains the reason.
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
@@ -109,8 +105,6 @@ def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
     return {(file, number): line for file, number, line, fused in noted if not fused}
 
 
-# --- `annotation_texts`: annotations of task runs: priority, retries, resources -------------------
-
 #: Annotations with a meaning in Dask. Annotations of users may contain any value.
 _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers")
 _LONGEST = 200
@@ -146,8 +140,6 @@ def _plain(value: object) -> str:
         return " ".join(f"{name}={amount}" for name, amount in value.items())
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
-
-# --- Lines of the client's program that requested results: where their futures were made ----------
 
 #: Calls of Dask that submit graphs.
 _SENDING = ("compute", "persist", "submit", "map")
@@ -204,9 +196,6 @@ def _of_calls(run: Run, times: Array) -> list[str]:
         usual = f"{PurePath(str(file)).name}:{number}" if row >= 0 else ""
         lines.append(str(named.get((file, number), usual)))
     return lines
-
-
-# --- Task runs that do the same work on other data ------------------------------------------------
 
 
 @once_per_trace

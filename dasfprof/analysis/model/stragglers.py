@@ -14,8 +14,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- Workers, and hosts, on which a function takes longer than on others --------------------------
-
 #: Thresholds for a worker or host that is slow for a function. Threshold (ratio): its median
 #: divided by the median of the medians of the other workers.
 TIMES_OTHERS = 1.5
@@ -91,8 +89,6 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     low, high = low - alone, high - alone
     return np.where(alone, np.nan, (other(low) + other(high)) / 2)
 
-
-# --- Task runs that took far longer than others of their function and layer, and causes -----------
 
 #: Thresholds for a straggler. Threshold (multiple of the median of its layer, see `number_layers`):
 #: duration.

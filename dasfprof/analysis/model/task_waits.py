@@ -111,8 +111,6 @@ class TaskWaits:
         annotations = tasks["annotations"].iloc[row]
         return annotations if isinstance(annotations, dict) else {}
 
-    # --- Waits of the task run --------------------------------------------------------------------
-
     def _inputs(self, row: int) -> tuple[Array, Array]:
         """Return the keys of a task run's inputs, and the rows of the task runs that made them.
 
@@ -207,8 +205,6 @@ class TaskWaits:
         if before.kind[row] == THREAD:
             return f"A thread was free when {self._key(int(before.row[row]))} ended.{needs}"
         return f"No task run is known to have occupied the thread.{needs}"
-
-    # --- Workers at the time of the assignment ----------------------------------------------------
 
     def _workers_at(self, row: int, sent: float) -> Iterator[WaitSegment]:
         """Yield the worker to which a task run was assigned at `sent`, then other workers."""

@@ -15,8 +15,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
 
-# --- Categories of thread-seconds -----------------------------------------------------------------
-
 #: Index of the first colour in the page's palette that is used for categories. Earlier colours are
 #: used for functions.
 FIRST_COLOUR = 8
@@ -232,9 +230,6 @@ def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
         seconds[..., ThreadTime.IDLE_CAUSE_UNKNOWN] += seconds[..., needing].sum(axis=-1)
         seconds[..., needing] = 0.0
     return seconds
-
-
-# --- Thread-seconds of task runs by category ------------------------------------------------------
 
 
 def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:

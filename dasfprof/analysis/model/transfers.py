@@ -98,7 +98,6 @@ def _result_sizes(run: Run) -> Array:
     return sizes
 
 
-# --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers ----------
 # A P2P shuffle moves data between workers in separate messages, and not with Dask's transfers of
 # results. Its tasks return only a few bytes.
 

@@ -15,8 +15,6 @@ import pandas as pd
 
 from dasfprof.database.columns import Array, repeated
 
-# --- `Groups`: sums, means, medians and ranks of values by group, without a loop over groups ------
-
 
 class Groups:
     """Computes figures of the rows in each group.
@@ -136,9 +134,6 @@ def distinct(values: Array) -> Array:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
-# --- `GroupSums`: sums of named groups, which can be added for parts of a run ---------------------
-
-
 @dataclass(frozen=True)
 class GroupSums:
     """Sums, minima and maxima of quantities by group, with the names of the groups."""
@@ -231,9 +226,6 @@ class GroupSums:
         return ratio(self.sum(name), self.known[name])
 
 
-# --- Constant columns: read-only arrays that store a single value ---------------------------------
-
-
 def is_constant(array: Array) -> bool:
     """Return whether an array consists of one value that is stored once and repeated."""
     return array.strides == (0,) and len(array) > 0
@@ -254,9 +246,6 @@ def as_type(array: Array, dtype: Any) -> Array:
 def taken(array: Array, rows: Array) -> Array:
     """Return the given rows of an array. A constant array stays constant."""
     return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
-
-
-# --- A column that is built from the arrays of batches --------------------------------------------
 
 
 #: Size in bytes up to which pieces of a column are collected before they are copied into it.

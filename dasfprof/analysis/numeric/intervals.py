@@ -110,8 +110,6 @@ def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
     return np.interp(ends, edges, passed) - np.interp(begins, edges, passed)
 
 
-# --- Time-weighted means of sampled quantities while tasks ran ------------------------------------
-
 #: Maximum time for which a sample is valid: this multiple of the usual interval between samples, or
 #: this number of seconds if that is longer. Later values are unknown, because the sampler had
 #: stopped or the device was lost.

@@ -226,8 +226,6 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     return front * (fraction - 1)
 
 
-# --- Whether values rise steadily, and by how much per step ---------------------------------------
-
 #: Error probability of the confidence interval of a drift.
 _OUTSIDE = 0.05
 #: Threshold (fraction of the rate in the first half): with at least this rate in the second half, a

@@ -44,8 +44,6 @@ class Run(Trace):
         """Return the run of a trace, always as the same object."""
         return trace if isinstance(trace, Run) else _run_of(trace)
 
-    # --- One clock: the scheduler's, in seconds from the run's start ------------------------------
-
     @property
     def wall(self) -> float:
         """Seconds from the start of the run to its end, or NaN if there are no events."""
@@ -73,8 +71,6 @@ class Run(Trace):
 
     #: Seconds by which each worker's clock is ahead of the scheduler's clock.
     offsets = clock_offsets
-
-    # --- Task runs --------------------------------------------------------------------------------
 
     #: All task runs: the rows of `tasks`, which are finished, and then the unfinished task runs,
     #: whose ``state`` is one of `OPEN_STATES`.
@@ -108,8 +104,6 @@ class Run(Trace):
     def of_slots(self, name: str, *, unfinished: bool = False) -> Array:
         """Return the values of a column for the rows of `slots`, or `all_slots` if `unfinished`."""
         return np.append((self.task_runs if unfinished else self.tasks)[name], self.unseen[name])
-
-    # --- Workers, and the end ---------------------------------------------------------------------
 
     #: Workers, by host and label.
     named = once_per_trace(NamedWorkers)

@@ -23,7 +23,6 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
 
-# --- Errors that came because a program ended, and that are not the reason ------------------------
 # Ctrl-C in a terminal sends SIGINT to all processes of a program, including processes that tasks
 # started. A task may have waited for such a process for hours. It then fails shortly before or
 # after its client leaves. Only the errors of such tasks show in a trace that there was a signal.
@@ -49,8 +48,6 @@ def interrupted_ends(trace: Trace) -> Array:
         ends.append(ended[messages.isin(telling).to_numpy(dtype=bool)].to_numpy(dtype=float))
     return np.concatenate(ends)
 
-
-# --- Task runs that clients cancelled, by the stimuli that ended them -----------------------------
 
 #: Stimulus ids of the end of a task that a client cancelled. In `DROPPED`: the client left, it
 #: released its futures, or it restarted all workers. `CANCELLED`: it called cancel().
@@ -361,8 +358,6 @@ def _record(row: pd.Series) -> dict[str, Any]:
 def _how(trace: Trace) -> End:
     return trace.recording if trace.recording in (End.GOES_ON, End.CLOSED) else End.CUT
 
-
-# --- Workers that left unexpectedly, and their task runs ------------------------------------------
 
 #: Prefixes of Dask's reasons for removing workers that were asked to leave.
 _ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")

@@ -23,8 +23,6 @@ from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
 
-# --- Unfinished task runs -------------------------------------------------------------------------
-
 #: States of unfinished task runs. If a worker left, its task runs ended when it left.
 RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
 OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
@@ -139,8 +137,6 @@ def _names(values: Any) -> pd.Categorical:
     return make_categorical(codes, list(names))
 
 
-# --- Offsets of workers' clocks from the scheduler's clock ----------------------------------------
-
 #: Prefix of the stimulus id with which a worker reports an error. The rest of the id is the time by
 #: the worker's clock.
 _ERRED = "task-erred-"
@@ -224,8 +220,6 @@ def _bound(
     known = np.isfinite(distances.to_numpy())
     ufunc.at(bounds, clocks[workers.to_numpy()[known]], distances.to_numpy()[known])
 
-
-# --- Times at which each task run reached each stage, on one clock and in order ------------------
 
 #: Times are rounded to integer multiples of this fraction (0.93 ns) of a second, so that their
 #: differences add up exactly.
@@ -355,8 +349,6 @@ def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=float) - trace.begin
 
-
-# --- Statuses of each task run, from its arrival until the scheduler knew its outcome -------------
 
 #: Ranges between two stages of `TaskTimes`, by the status that a task run has in them.
 STATUSES = {

@@ -15,8 +15,6 @@ from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
 from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
-# --- How worker processes ended, and what the evidence proves about the cause ---------------------
-
 #: Usual cause of a signal, for signals that have one.
 _USUAL = {
     "SIGSEGV": "most often a crash in a C library",
@@ -215,8 +213,6 @@ def crashed(trace: Trace, life: int) -> bool:
     code = float(trace.workers["exit_code"].iloc[life])
     return code < 0 and -code not in _REQUESTS
 
-
-# --- When clients left, from the scheduler's states ----------------------------------------------
 
 #: Name of the client to which Dask assigns the tasks of `fire_and_forget`.
 FIRE_AND_FORGET = "fire-and-forget"

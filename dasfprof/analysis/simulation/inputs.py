@@ -192,8 +192,6 @@ def _groups(run: Run) -> Array:
     return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
 
 
-# --- The workers of a replay: their threads, and when they exist ----------------------------------
-
 #: Tolerance in seconds: a worker that joins this soon after the first task counts as present from
 #: the start. A worker that leaves this soon after it got a task did run the task.
 _AT_ONCE = 0.001
@@ -257,8 +255,6 @@ def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCl
         left=np.where(left < last, np.maximum(np.fmin(left, taken) - first, 0.0), np.inf),
     )
 
-
-# --- Measured costs of Dask around tasks ----------------------------------------------------------
 
 #: Default costs if there are no measurements: seconds of the scheduler per task, seconds of a
 #: message in transit, and bytes per second (Dask's own initial guess).

@@ -274,8 +274,6 @@ def _rises(run: Run, replay: Replay) -> Array:
     return rise
 
 
-# --- Before a run: only results, in replays with guessed durations --------------------------------
-
 #: Assumed seconds per task. Then assumed number of bytes that a task processes per second.
 _EACH, _WORKED_ON = 0.05, 200e6
 #: Standard deviation of the logarithm of the random factors by which durations vary.

@@ -27,8 +27,6 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
 
-# --- Resources that task runs share, and that may not grow with the cluster -----------------------
-
 #: Threshold (fraction of the functions' time): task runs wait for a shared resource. Above it,
 #: nothing is predicted for other clusters.
 TELLING = 0.10

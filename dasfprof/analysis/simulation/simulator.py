@@ -19,8 +19,6 @@ from dasfprof.analysis.simulation.placement import Placement, take_moves
 from dasfprof.analysis.simulation.submission import SimulatedClient
 from dasfprof.database.columns import Array
 
-# --- Transfers of inputs in a replay: one message at a time between two workers -------------------
-
 #: Maximum bytes that a worker requests from another worker in one message. This is Dask's default.
 _MESSAGE = 50e6
 
@@ -208,8 +206,6 @@ class Simulation:
     def _push(self, time: float, kind: int, place: int) -> None:
         heappush(self._events, (time, kind, place))
 
-    # --- the scheduler ---------------------------------------------------------------------------
-
     def _graph(self, now: float, graph: int) -> None:
         """Handle the arrival of a graph: place its task runs without unfinished dependencies."""
         at = self._scheduler_free = max(now, self._scheduler_free) + self._graph_span[graph]
@@ -285,8 +281,6 @@ class Simulation:
         if self._placement.steals and not self._balancing:
             self._balancing = True
             self._push(max((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, now), _BALANCE, 0)
-
-    # --- workers ---------------------------------------------------------------------------------
 
     def _receive(self, now: float, row: int) -> None:
         """Handle the arrival of a task run on its worker, which then requests missing inputs."""

@@ -100,8 +100,6 @@ def _cause(samples: Samples, at_work: float) -> str:
     return "waiting" if by_activity["waiting"] >= _MOST * total else "working"
 
 
-# --- When the event loops of workers were blocked, according to samples --------------------------
-
 #: Threshold (seconds): a loop with this delay counts as blocked. Dask's own handlers take less.
 _BLOCKED = 0.1
 

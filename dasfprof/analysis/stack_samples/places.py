@@ -196,8 +196,6 @@ def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
     }
 
 
-# --- What the tasks of a function wait for, according to samples ----------------------------------
-
 #: Minimum number of samples for a result.
 _FEWEST = 20
 _ACQUIRES = {"acquire", "__enter__"}

@@ -13,8 +13,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-# --- `task_samples`: stack samples of tasks, each with its task run -------------------------------
-
 #: Maximum rounding error of a sample's time in seconds.
 _ROUNDED = 0.5 / 1024
 #: Codes of the activity of a thread in a sample.

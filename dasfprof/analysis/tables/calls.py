@@ -14,9 +14,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import integers, known_texts, of_workers, text
 from dasfprof.analysis.tables.questions import question
 
-# --- What the client's program called of Dask, and where its time went ----------------------------
-
-
 #: Label and unit of the columns of `find_calls`.
 _FIGURES = {
     "longest": ("Longest (s)", 1.0),
@@ -128,8 +125,6 @@ def sent_values(run: Run) -> pd.DataFrame:
         }
     )
 
-
-# --- Calls of functions, as a profiler counted them -----------------------------------------------
 
 #: Errors that may be raised when a damaged profile is read.
 _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError)

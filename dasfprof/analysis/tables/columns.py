@@ -132,8 +132,6 @@ def origin_columns(run: Run, rows: Array, *tables: pd.DataFrame) -> dict[str, pd
     return columns
 
 
-# --- The first rows of tables that do not fit into memory -----------------------------------------
-
 #: Maximum number of rows of a table with one row per task run, if it is computed in time windows.
 LISTED = 10_000
 

@@ -188,8 +188,6 @@ def _about(run: Run, names: list[str]) -> dict[str, pd.Series]:
     }
 
 
-# --- The plan: the layers of the graphs, their cost, and their dependencies -----------------------
-
 #: Suffixes of the names of types that have rows.
 _WITH_ROWS = (".DataFrame", ".Series", ".Index")
 

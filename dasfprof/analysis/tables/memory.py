@@ -76,8 +76,6 @@ def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
     return rows
 
 
-# --- GPU memory of workers, and what dask-cuda moved out of it ------------------------------------
-
 #: Maximum seconds between a sample of a worker's results and a sample of its GPU.
 _NEAR = 2.0
 _HELD = ("device_size", "host_size", "disk_tasks")
@@ -174,9 +172,6 @@ def _results(held: pd.DataFrame, at: float) -> dict[str, float]:
         **dict(zip(names, values.tolist(), strict=True)),
         **{n: float(held[column].max()) for n, column in zip(moved, _MOVED, strict=True)},
     }
-
-
-# --- Workers that ran out of memory, and what used it ---------------------------------------------
 
 
 @question(

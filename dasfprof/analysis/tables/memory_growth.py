@@ -34,8 +34,6 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
-# --- What held memory at a moment, and for what purpose -------------------------------------------
-
 Holder = Literal["cluster", "worker"]
 
 #: Labels of the purposes of held results. Their order is that of the constants of `held_results`.
@@ -292,8 +290,6 @@ def _unmanaged(run: Run, lives: Array, time: float) -> float:
             least = min(least, float(process.unmanaged[lately].min(initial=np.inf)))
     return least
 
-
-# --- Growth of memory during the life of a cluster ------------------------------------------------
 
 By = Literal["cluster", "worker", "function"]
 

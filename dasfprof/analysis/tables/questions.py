@@ -18,8 +18,6 @@ from pandas.api.types import union_categoricals
 from dasfprof.analysis.run import Run
 from dasfprof.errors import InvalidArgumentError
 
-# --- `InParts`: how a table is computed if the run does not fit into memory -----------------------
-
 
 @dataclass(frozen=True)
 class InParts:

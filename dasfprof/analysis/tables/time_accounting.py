@@ -134,9 +134,6 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     return table[table["Thread Time (s)"] > 0].reset_index(drop=True) if of_tasks else table
 
 
-# --- Worker instances: host, job and process, when they joined and left, and why ------------------
-
-
 def _came_and_went(run: Run) -> bool:
     """Return whether workers belonged to batch jobs, or worker processes ended during the run."""
     lives = run.workers[(run.workers["kind"] == "worker").to_numpy()]
@@ -213,8 +210,6 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
         }
     )
 
-
-# --- Cost of the run: worker hours and their price, by what they were spent on --------------------
 
 Spender = Literal["step", "line", "function", "client", "finding"]
 

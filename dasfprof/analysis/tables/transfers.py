@@ -17,8 +17,6 @@ from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, question
 from dasfprof.database.columns import Array
 
-# --- What functions read from storage and wrote to it ---------------------------------------------
-
 #: Name that stands for local disks in the column of protocols.
 _DISK = "disk"
 
@@ -107,8 +105,6 @@ def storage(run: Run) -> pd.DataFrame:
     order = np.lexsort((-(read + written), -np.nan_to_num(seconds)))
     return table.take(order).reset_index(drop=True)
 
-
-# --- Transfers between workers, by pair, function and step, and messages of P2P shuffles ----------
 
 By = Literal["worker", "function"]
 _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]

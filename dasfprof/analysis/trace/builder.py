@@ -143,8 +143,6 @@ class TraceBuilder:
             "knows_releases": any(header.get("releases") is True for header in headers),
         }
 
-    # --- clocks and workers ----------------------------------------------------------------------
-
     def _align_clocks(self) -> None:
         """Convert timestamps that count from boot, as DASF recorded them, to Unix time."""
         samples = self._columns["Resource Usage"]
@@ -250,8 +248,6 @@ class TraceBuilder:
         if not np.isfinite(first).any():
             return np.nan, np.nan
         return float(first.min()), float(last.max())
-
-    # --- tables ----------------------------------------------------------------------------------
 
     def _table(self, event: str, time: str = "time", *, by_time: bool = False) -> pd.DataFrame:
         """Return the table of events with this name.

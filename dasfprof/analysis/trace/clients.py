@@ -144,8 +144,6 @@ class ClientLookup:
         self._of_graph[nested[alone]] = persons[active[:, alone].argmax(axis=0)]
 
 
-# --- Restriction of tables to one client ----------------------------------------------------------
-
 Tables = dict[str, pd.DataFrame]
 
 _RUNS = ("tasks", "scheduler_only")

@@ -16,8 +16,6 @@ from dasfprof.database.columns import Array
 from dasfprof.database.reader import TimeRange
 from dasfprof.text import count_of, format_date, format_duration
 
-# --- `Note`: something that a trace lacks, for people and for rules -------------------------------
-
 NoteKind = Literal[
     "header-lost",  # It is unknown which process wrote the file.
     "damaged-file",  # Some bytes could not be read.
@@ -185,9 +183,6 @@ def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[No
             f"no worker's file ({runs['reason'][rows[0]]}). They are in trace.scheduler_only and "
             "in no table.",
         )
-
-
-# --- `Surroundings`: the environment of a recording, from the headers of its files ---------------
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from dasfprof.analysis.numeric.groups import GrowingColumn
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
 
-# --- Codes of keys in the order of their first use, by their numbers or by hash -------------------
-
 #: Number of rows per chunk. See `_chunks`.
 _CHUNK = 1 << 16
 #: Maximum ratio of slots to keys in the lookup table. Keys whose heads need more slots are numbered
@@ -128,9 +126,6 @@ def hashes_of(head_ids: Array, tails: Array) -> Array:
         mixed ^= mixed >> np.uint64(33)
         hashes[rows] = mixed
     return hashes
-
-
-# --- ``str(key)`` of many keys, from their heads and tails ----------------------------------------
 
 
 def unpack_key(packed: bytes) -> Any:

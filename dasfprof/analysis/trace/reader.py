@@ -34,8 +34,6 @@ from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import clean, count_of
 
-# --- Events of user code: all events that are not of dasfprof's own kinds -------------------------
-
 #: Maximum valid time, in seconds since the epoch.
 _LATEST = 1e12
 #: Kind of an event of user code, by its phase.

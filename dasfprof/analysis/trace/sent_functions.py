@@ -112,8 +112,6 @@ def _unqualified(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-# --- Functions that clients pickled by value, from the files of runs in progress ------------------
-
 #: Columns that are read from a client's file.
 SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}
 

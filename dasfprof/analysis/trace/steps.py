@@ -18,7 +18,6 @@ from dasfprof.database import keys
 from dasfprof.database.columns import Array, repeated
 from dasfprof.schema.steps import SEPARATOR
 
-# --- The pipeline step that built the layer of a key ----------------------------------------------
 # A layer is recognized by its *identity* of 64 bits. This is a hash of the hash at the end of the
 # layer's name: the name of a fused task contains all its functions, but ends with the hash of the
 # last layer. If a name has no hash, its identity is a number for the whole name. The identity 0 is
@@ -200,9 +199,6 @@ def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[in
     return fused
 
 
-# --- The graph of each task run, and the layer of each key ----------------------------------------
-
-
 class RunGraphs:
     """Finds the graph (row of `Trace.graphs`) of each task run.
 
@@ -259,7 +255,6 @@ class KeyLayers:
         self.of_keys = names.identities(keys) if len(self.of_layers) else nothing
 
 
-# --- The user's pipeline steps, and the step of each task run -------------------------------------
 # The step of a task run is the first known of these: the step that built its graph layer; the step
 # in which its graph was submitted; the user's annotations (``step``, then Dask's spans); the step
 # of a layer that was fused into the task.

@@ -29,8 +29,6 @@ Database = MultiEventDatabase | EventDatabase | EventProfiler
 Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]
 
 
-# --- The cache of a trace ------------------------------------------------------------------------
-
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 #: A `Trace`, or the `Run` of a trace.
@@ -73,9 +71,6 @@ class once_per_trace(Generic[Form, Arguments, Result]):  # noqa: N801  (a decora
 
     def _results(self, trace: Form) -> dict[tuple[Any, ...], Any]:
         return vars(trace).setdefault("_results", {})
-
-
-# --- The tables of a trace ------------------------------------------------------------------------
 
 
 def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:

@@ -282,9 +282,6 @@ def _host_in(address: str) -> str:
     return address.rpartition("://")[2].rpartition(":")[0]
 
 
-# --- Hosts: samples that one worker takes for all, and the run's own processes -------------------
-
-
 def with_owners(
     table: pd.DataFrame, hosts: Iterable[str], run: set[tuple[str, int]]
 ) -> pd.DataFrame:
@@ -334,8 +331,6 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
         samples[name] = values
     return samples
 
-
-# --- Conversion of times since boot, which DASF recorded, to Unix time ----------------------------
 
 #: Timestamps below this number (January 2004 as Unix time) are times since boot.
 _EARLIEST_UNIX = float(1 << 30)

@@ -320,8 +320,6 @@ def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
     )
 
 
-# --- All causes, their certainty, and their table ------------------------------------------------
-
 #: Functions that each find one kind of cause. This is the order of causes of equal certainty.
 FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
     processes.silent_scheduler,

@@ -24,7 +24,6 @@ from dasfprof.analysis.under_way.state import (
 from dasfprof.database.ends import End
 from dasfprof.schema.resources import IDLE_INTERVAL
 
-# --- Tasks of a trace that failed, and assigned tasks that their worker does not know -------------
 # If an error was raised because the program ended, the error did not cause the end. Its task counts
 # as having been in progress until the end.
 
@@ -244,8 +243,6 @@ def _long_processing(run: Run, time: float, address: str) -> set[str]:
         steady = keys if steady is None else steady & keys
     return steady or set()
 
-
-# --- Tasks in progress at one time, and the activity of their threads -----------------------------
 
 #: Columns that do not change while a task makes no visible progress.
 _DOING = ["state", "stack", "waits_in", "waits_for"]

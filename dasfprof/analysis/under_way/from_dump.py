@@ -165,9 +165,6 @@ def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
             )
 
 
-# --- Parts of a dump as the expected types, whatever the dump contains ----------------------------
-
-
 def _key(key: Any) -> str:
     """Return the text of a key."""
     # A tuple is a list in a dump.
@@ -198,8 +195,6 @@ def _number(value: Any) -> float | None:
 def _amounts(value: Any) -> dict[str, float]:
     return {str(name): _number(amount) or 0.0 for name, amount in _dict(value).items()}
 
-
-# --- Reading of dumps: gzipped msgpack ------------------------------------------------------------
 
 #: Maximum bytes of an unpacked dump.
 MOST_BYTES = 2 << 30

@@ -110,9 +110,6 @@ def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | N
     return max(min(since), 0.0) if since else None
 
 
-# --- workers -------------------------------------------------------------------------------------
-
-
 def _workers(run: Run, end: RunEnd, stacks: list[Stack]) -> list[WorkerNow]:
     lives = {
         str(life["address"]): (number, life)
@@ -220,9 +217,6 @@ def _scheduler_died_alone(run: Run) -> bool:
     return run.recording is End.SCHEDULER_GONE and bool(
         (closed_files & workers["left"].isna()).any()
     )
-
-
-# --- clients -------------------------------------------------------------------------------------
 
 
 def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...]:

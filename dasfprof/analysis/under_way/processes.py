@@ -302,8 +302,6 @@ def _places(tasks: list[TaskUnderWay]) -> str:
     return f"{keys} on {first.worker}, at {describe_stack(first.activity.stack)}"
 
 
-# --- Descriptions of lost workers, and advice by how they ended -----------------------------------
-
 #: Threshold (fraction of the memory limit): a process that used less was far from its limit.
 #: Between two samples, a process may allocate as much memory as it had.
 _FAR = 0.5

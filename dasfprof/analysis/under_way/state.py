@@ -354,8 +354,6 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-# --- The user's line of a stack, and its text -----------------------------------------------------
-
 #: Threshold (seconds): if a stack has been the same for this long, the duration is reported.
 _LOOKED_AT = 3.0
 #: Files of installed packages and of Python itself.
@@ -447,9 +445,6 @@ def name_some(names: Sequence[str], *, number: int | None = None) -> str:
     shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
     more = (len(names) if number is None else number) - _MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-# --- `Cause`: why work does not finish, and how certain this is -----------------------------------
 
 
 @dataclass(frozen=True)

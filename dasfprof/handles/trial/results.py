@@ -161,9 +161,6 @@ def _same_array(left: object, right: object, tolerance: float) -> bool:
         return False
 
 
-# --- Files that programs write --------------------------------------------------------------------
-
-
 def files_below(directory: Path) -> dict[str, tuple[int, int]]:
     """Return the time of modification and the size of files below a directory, by path.
 

@@ -250,9 +250,6 @@ def given_value(name: str, arguments: Sequence[str]) -> str:
     return os.environ.get(name, "")
 
 
-# --- Trials of a function -------------------------------------------------------------------------
-
-
 def try_(
     function: Callable[..., object],
     changes: Mapping[str, int | bool | str] | None = None,

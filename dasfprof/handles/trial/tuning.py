@@ -107,8 +107,6 @@ class Tuner:
         self._run_by_turns(candidates)
         return self._result(first, points, candidates)
 
-    # --- Settings to consider, and their predictions ----------------------------------------------
-
     def _points(self, first: Done) -> list[Point]:
         """Return all settings to consider, with predictions or with the reason to leave them out.
 
@@ -207,8 +205,6 @@ class Tuner:
         workers, threads = (point.change.get(n, 1) for n in ("n_workers", "threads_per_worker"))
         return abs(math.log(int(workers) * int(threads) / self._host.cores))
 
-    # --- Runs in turns ----------------------------------------------------------------------------
-
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
         """Run all candidates and the baseline alternately until the best one is certain."""
         began, rounds = self._runs.left, 0
@@ -264,8 +260,6 @@ class Tuner:
         return all(
             gain_of((candidate.done, best.done)).kind != "cannot tell" for candidate in others
         )
-
-    # --- Results ----------------------------------------------------------------------------------
 
     def _result(
         self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]

@@ -214,8 +214,6 @@ class Home:
             return {}
 
 
-# --- `FileCollector`: copies a run's files from the disks of a cluster's hosts to this host -------
-
 #: Bytes that one call reads from a remote disk.
 CHUNK_BYTES = 1 << 20
 

@@ -249,8 +249,6 @@ def _are_final(list_files: Callable[[], list[Path]]) -> bool:
         return False
 
 
-# --- SchedulerWatch: detects that a client's scheduler has ended, for example by SIGKILL ----------
-
 logger = logging.getLogger(__name__)
 
 #: Seconds between two checks of the client, and maximum seconds between two checks of its

@@ -222,8 +222,6 @@ class ClusterChanges:
             self._restarting = False
 
 
-# --- `Absence`: ends a run if its client does not return, as after SIGKILL ------------------------
-
 logger = logging.getLogger(__name__)
 
 #: Number of equal steps into which `orphan_timeout` is divided.

@@ -239,8 +239,6 @@ def _parts(expr: Any) -> Iterator[Any]:
                 waiting.append(inner)
 
 
-# --- `BuiltLines`: reports to observers of steps which line built each layer of a graph -----------
-
 #: Threshold: if `BuiltLines.fresh` has this number of items, they are reported immediately.
 MOST_FRESH = 40_000
 #: Maximum number of examined keys of a graph.

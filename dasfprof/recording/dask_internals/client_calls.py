@@ -306,8 +306,6 @@ def _note_token(began: float, seconds: float) -> None:
         logger.debug("a tokenization could not be recorded", exc_info=True)
 
 
-# --- Activity of a client's program, from the frames of its main thread ---------------------------
-
 #: Phases of a client's program: by module and function of Dask, and by the start of a module's
 #: name.
 _FUNCTIONS = {

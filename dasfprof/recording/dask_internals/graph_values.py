@@ -257,8 +257,6 @@ def size_of_value(value: Any) -> int:
     return 0
 
 
-# --- Hooks on the client functions that send a graph ---------------------------------------------
-
 logger = logging.getLogger(__name__)
 
 

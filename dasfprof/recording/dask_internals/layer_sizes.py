@@ -182,9 +182,6 @@ def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
         layers[name] = replace(part, grid=None, most=most, shrinks=True, reason=why)
 
 
-# --- Dataframes -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Rows:
     """The number of rows of each partition of a dataframe, and the bytes per row."""

@@ -113,8 +113,6 @@ _SPILL, _SHUFFLE = "distributed.spill:SpillBuffer", "distributed.shuffle"
 _GRAPH = "dask.highlevelgraph:HighLevelGraph"
 _FRAMES, _ARRAYS = "dask.dataframe.dask_expr", "dask.array._array_expr"
 
-# --- task runs and transfers ---------------------------------------------------------------------
-
 METERING = Names(
     "no transfers, and only those task runs that the scheduler records",
     f"{_WORKER}._finalize_metrics",
@@ -181,8 +179,6 @@ P2P_ERROR = Names(
 )
 SERIALISING = Names("how long workers take to serialise results is unknown", f"{_WORKER}.get_data")
 
-# --- memory --------------------------------------------------------------------------------------
-
 MEMORY_LIMITS = Names(
     "the workers' memory limits are unknown",
     f"{_WORKER}.memory_manager",
@@ -197,8 +193,6 @@ SPILLING = Names(
 RESULTS_IN_MEMORY = Names(
     "no dtype and shape of arguments that are results of other tasks", f"{_SPILL}.fast"
 )
-
-# --- work in progress ----------------------------------------------------------------------------
 
 UNDER_WAY = Names(
     "tasks in progress are unknown",
@@ -229,8 +223,6 @@ TRANSITIONS = Names(
     plugins=(SCHEDULER,),
 )
 
-# --- the cluster ---------------------------------------------------------------------------------
-
 WORKER_PLUGINS = Names(
     "a run that is being recorded is not noticed if its scheduler plugin is gone",
     f"{_SCHEDULER}.worker_plugins",
@@ -247,8 +239,6 @@ HTTP_SERVER = Names(
     "distributed.node:ServerNode.start_http_server",
     plugins=(SCHEDULER,),
 )
-
-# --- steps ---------------------------------------------------------------------------------------
 
 GRAPH = _OfSteps(
     "tasks of arrays, bags and delayed functions belong to the step that computes them, not to "
@@ -320,8 +310,6 @@ OPTIMISING = _OfSteps(
     is_imported=False,
 )
 
-# --- estimates before a run ----------------------------------------------------------------------
-
 #: If one of these names is missing, an estimate raises an error. Traces are not affected.
 ESTIMATES = Names(
     "nothing can be estimated before a run",
@@ -330,8 +318,6 @@ ESTIMATES = Names(
     "dask.base:named_schedulers",
     plugins=(),
 )
-
-# --- Dask's local schedulers ----------------------------------------------------------------------
 
 LOCAL = Names(
     "nothing of what runs on Dask's local schedulers, without a cluster",

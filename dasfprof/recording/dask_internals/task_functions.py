@@ -92,9 +92,6 @@ if hasattr(os, "register_at_fork"):  # Windows lacks this function, but can impo
     os.register_at_fork(after_in_child=_abandon)
 
 
-# --- Threads that run tasks -----------------------------------------------------------------------
-
-
 def are_known(worker: Any) -> bool:
     """Return whether a worker knows which task each thread runs."""
     return hasattr(worker, "active_threads")
@@ -109,9 +106,6 @@ def first_functions() -> tuple[CodeType, ...]:
     """Return the code of the functions of Dask that call the functions of tasks and actors."""
     callers = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
     return tuple(inspect.unwrap(each).__code__ for each in callers if each is not None)
-
-
-# --- Arguments of a task, according to its specification ------------------------------------------
 
 
 class Result(NamedTuple):
@@ -163,8 +157,6 @@ def _value(value: Any, node: type) -> Any:
     kind = getattr(value, "klass", None)
     return NestedArgument(kind.__name__ if isinstance(kind, type) else "")
 
-
-# --- Python functions that a task calls, according to its specification ---------------------------
 
 #: Maximum number of visited parts of a specification.
 _MOST = 300

@@ -18,8 +18,6 @@ from dasfprof.recording.dask_internals.patch import Entries, Patch
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.resources import MEMORY_SIZES
 
-# --- Logging --------------------------------------------------------------------------------------
-
 
 def use_dask_logging(level: int = logging.NOTSET) -> None:
     """Let Dask's handlers write the log records of dasfprof if there are no other handlers.
@@ -38,9 +36,6 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
         ours.setLevel(level)
 
 
-# --- Event loops ----------------------------------------------------------------------------------
-
-
 def last_turn(server: Any) -> float | None:
     """Return the Unix time at which the event loop last ran, or None if Dask does not store it."""
     return getattr(server, "_last_tick", None)
@@ -49,9 +44,6 @@ def last_turn(server: Any) -> float | None:
 def turn_interval() -> float:
     """Return the maximum seconds between updates of `last_turn` by a loop that is not blocked."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
-
-
-# --- Cheap checks for changes ---------------------------------------------------------------------
 
 
 def fingerprint(scheduler: Any) -> tuple[Any, ...]:
@@ -77,9 +69,6 @@ def activity(worker: Any) -> tuple[Any, ...] | None:
         return None
     sent = getattr(worker, "transfer_outgoing_count_total", 0)
     return transitions, sent, len(worker.data), worker.status
-
-
-# --- Attributes of a worker -----------------------------------------------------------------------
 
 
 def with_correction(worker: Any) -> Any:
@@ -129,9 +118,6 @@ def p2p_buffers(worker: Any) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-# --- Plugins for workers that join ----------------------------------------------------------------
-
-
 def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
     """Return the names of the plugins for new workers, or None if Dask does not store them."""
     plugins = getattr(dask_scheduler, "worker_plugins", None)
@@ -153,9 +139,6 @@ def error_in(response: dict[str, Any]) -> BaseException:
         return error.with_traceback(trace)
     except Exception:  # Dask lacks the function, or the function returns another form.
         return RuntimeError(str(response.get("exception_text") or response.get("exception")))
-
-
-# --- Scheduler ------------------------------------------------------------------------------------
 
 
 def add_routes(

@@ -13,7 +13,6 @@ from dasfprof.recording.dask_internals.names import Names
 from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
-# --- Actor calls ----------------------------------------------------------------------------------
 #
 # Actor calls are not tasks. A worker receives actor calls as messages, and its `handlers` pass the
 # messages to `Worker.actor_execute`. The worker runs the calls on its event loop or in a thread for
@@ -100,7 +99,6 @@ def outcome_of(result: Any) -> str:
     return "success" if ended_well else "failed"
 
 
-# --- Messages of P2P shuffles ---------------------------------------------------------------------
 #
 # P2P shuffles move rows and blocks between workers in messages. These messages are neither results
 # of tasks nor transfers. Dask's private `CommShardsBuffer.process` sends the messages. All workers
@@ -158,7 +156,6 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 )
 
 
-# --- The worker's metering: outcomes of task runs and transfers -----------------------------------
 #
 # After each task run and each transfer, the worker calls its private `_finalize_metrics` with the
 # outcome and a ledger of metrics. The outcome is an instance of one of the classes below. A metric

@@ -215,9 +215,6 @@ class LocalTasks(RecordingPart):
         return tuple(map(row.get, RUN))
 
 
-# --- LocalWorker ----------------------------------------------------------------------------------
-
-
 class LocalWorker:
     """Presents one of Dask's local schedulers as a worker, with the attributes that recorders read.
 

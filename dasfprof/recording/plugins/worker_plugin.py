@@ -21,7 +21,6 @@ from dasfprof.recording.probes.process import cpu_group, memory_group
 from dasfprof.recording.settings import RunSettings
 from dasfprof.system import descriptor_limit
 
-# --- `load_plugin`: the plugin of a run on a worker that cannot record ----------------------------
 #
 # A worker cannot record if dasfprof is not installed in its environment, if the client has another
 # version of dasfprof, or if the worker cannot write to the run's directory.
@@ -76,8 +75,6 @@ def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
 
     return UnrecordedWorker()
 
-
-# --- Facts about a worker in the headers of its files ---------------------------------------------
 
 #: Names of environment variables that limit the threads or the concurrent requests of libraries.
 THREAD_LIMITS = (

@@ -217,8 +217,6 @@ def _driver_version(nvml: Any) -> str | None:
         return None
 
 
-# --- dask-cuda's `DeviceHostFile` -----------------------------------------------------------------
-
 Values = tuple[float, int, int]
 
 

@@ -28,8 +28,6 @@ from dasfprof.schema.resources import (
 )
 from dasfprof.system import PROC
 
-# --- Disks ----------------------------------------------------------------------------------------
-
 #: Prefixes of devices that are not disks.
 _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
 _COUNTERS = ("read_count", "write_count", "read_bytes", "write_bytes")
@@ -137,8 +135,6 @@ def _space(mountpoint: str) -> Row:
         return _NO_SPACE
     return usage.total, usage.used, usage.free
 
-
-# --- Probes of the process, the host and the worker -----------------------------------------------
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from dasfprof.schema.resources import GpuAvailability, GpuMatch
 
-# --- The GPUs that a process may use, in CUDA's order ---------------------------------------------
 #
 # CUDA orders the GPUs that a process may use by speed (``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the
 # default) or by their position on the bus. NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects
@@ -137,8 +136,6 @@ def _in_cuda_order(
 def _number(entry: str) -> int | None:
     return int(entry) if entry.isdecimal() else None
 
-
-# --- GpuReader ------------------------------------------------------------------------------------
 
 #: Seconds between two slow readings. A slow reading takes milliseconds, or waits in the driver.
 SLOW_INTERVAL = 1.0

@@ -176,9 +176,6 @@ def resident_memory() -> int | None:
     return None
 
 
-# --- Control groups -------------------------------------------------------------------------------
-
-
 def _groups(
     controller: str, groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> Iterator[tuple[Path, str, bool]]:

@@ -191,7 +191,6 @@ def _package(file: str) -> str | None:
     return packages[-1] if packages else None
 
 
-# --- `RecordedLines`: writes rows with the source text of lines that built layers or futures ------
 #
 # The text is read from the source file and contains no values. A file may have been changed since
 # it was imported. Therefore the file is compiled, but not executed, and its text is only used if

@@ -47,8 +47,6 @@ from dasfprof.schema.steps import (
     STEP_LAYER,
 )
 
-# --- Rows of calls to Dask. Many short calls from one line share a row ----------------------------
-
 #: Threshold (seconds) from which a call gets a separate row.
 LONG = 0.1
 #: Attributes of `ClientCall` that are summed over the calls in a row.

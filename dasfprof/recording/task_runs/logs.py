@@ -96,8 +96,6 @@ def _message(record: logging.LogRecord, with_values: bool) -> str:
     return record.msg
 
 
-# --- Tracebacks of failed task runs ---------------------------------------------------------------
-
 #: Maximum number of tracebacks per worker, and of characters of a traceback's start and of its end.
 MOST_TRACEBACKS, BEGIN, END = 1000, 2000, 6000
 #: Start of those lines of a traceback that name a file and a line.
@@ -136,8 +134,6 @@ class Tracebacks:
             text = f"{text[:BEGIN]}\n  ... {left_out} characters ...\n{text[-END:]}"
         self._rows.write(TRACEBACK, {"key": key, "run_id": run_id, "text": text})
 
-
-# --- The line of user code at which an exception was raised ---------------------------------------
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 #: Starts of the paths of libraries: the standard library and installed packages.

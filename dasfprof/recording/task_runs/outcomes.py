@@ -60,8 +60,6 @@ def _inputs(task: Any) -> dict[str, Any]:
     return {"dependencies": keys, "input_size": size}
 
 
-# --- Tasks that the scheduler has not assigned to a worker ----------------------------------------
-
 #: States of unassigned tasks whose dependencies are in memory.
 HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *HELD_BACK)

@@ -113,8 +113,6 @@ class _Calls(SharedListeners[Find]):
             run = next((storage for find in self.all if (storage := find(thread))), None)
         return run or None
 
-    # --- wrappers --------------------------------------------------------------------------------
-
     def _around_new(self, original: Any, patch: Patch) -> Any:
         """Return a wrapper of the `__init__` of a class or metaclass, which hooks new classes."""
 

@@ -159,9 +159,6 @@ def _on_methods(
                 yield kind, name, around(request)
 
 
-# --- fsspec ---------------------------------------------------------------------------------------
-
-
 def _protocol(file_system: Any) -> str | None:
     """Return the protocol of a file system, or None if its requests are not counted."""
     protocol = getattr(type(file_system), "protocol", None)
@@ -269,9 +266,6 @@ def _current(method: Any) -> Any:
     return MethodType(function, method.__self__)
 
 
-# --- Zarr 3 ---------------------------------------------------------------------------------------
-
-
 def _store(store: Any) -> str | None:
     kind = type(store)
     names = {base.__name__ for base in kind.__mro__}
@@ -314,9 +308,6 @@ _OF_STORES = {
     **dict.fromkeys(("get", "get_sync"), RequestKind(False, _store, _chunk, _object)),
     **dict.fromkeys(("set", "set_if_not_exists", "set_sync"), RequestKind(True, _store, _stored)),
 }
-
-
-# --- HDF5 -----------------------------------------------------------------------------------------
 
 
 def _in_memory(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
@@ -370,8 +361,6 @@ _OF_DATASETS = {
     "__setitem__": RequestKind(True, _hdf5, _assigned),
 }
 
-
-# --- Tables ---------------------------------------------------------------------------------------
 
 #: Names of arguments that select a part of a file to be read.
 _PARTS = ("nrows", "skiprows", "chunksize", "usecols", "filters")

@@ -80,7 +80,6 @@ class FlatNotes:
         return [[*a, *b] for a, b in zip(first, second, strict=True)]
 
 
-# --- Dask's correction of a worker's clock --------------------------------------------------------
 #
 # A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
 # is an estimate of the difference from the scheduler's clock. Each heartbeat may change the
@@ -127,8 +126,6 @@ class ClockCorrections:
         self.by_number[self.number] = correction
         self.by_number.pop(self.number - _MOST_CORRECTIONS, None)
 
-
-# --- Notes of the worker's hooks ------------------------------------------------------------------
 
 #: Fields of a note with facts that Dask has about a task run that ended, in order.
 FACTS = (
@@ -286,8 +283,6 @@ def _or_minus_one(run_ids: list[Any]) -> Any:
         return [-1 if run_id is None else run_id for run_id in run_ids]
 
 
-# --- Notes of the scheduler's hooks ---------------------------------------------------------------
-
 #: Fields of a scheduler's note of a task run that ended. `SchedulerTaskPlugin._task_run` returns
 #: the items in this order.
 SENT_RUN = (
@@ -345,8 +340,6 @@ def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
         annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
     return annotations or _NO_ANNOTATIONS
 
-
-# --- Notes of released results --------------------------------------------------------------------
 
 #: Number of items of a note of a released result: the run id and the time.
 RELEASE_WIDTH = 2

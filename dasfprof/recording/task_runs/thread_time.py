@@ -16,7 +16,6 @@ from dasfprof.recording.dask_internals.task_functions import RUN_TASK, TaskCalla
 from dasfprof.recording.guard import HookGuard
 from dasfprof.system import PROC
 
-# --- RunQueue -------------------------------------------------------------------------------------
 #
 # Linux counts the time for which each thread was runnable without a CPU. This is the second number
 # in ``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file
@@ -244,7 +243,6 @@ def open_thread_file(exists: bool = True) -> ThreadFile:
     return ThreadFile(descriptor)
 
 
-# --- CPU seconds of the garbage collector in the threads of tasks ---------------------------------
 #
 # The interpreter calls `gc.callbacks` before and after each collection, in the thread whose new
 # object triggered the collection. The callback must not acquire a lock, because the thread may

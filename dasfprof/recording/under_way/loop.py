@@ -77,8 +77,6 @@ class Pulse:
             due = max(due + self._interval, monotonic())
 
 
-# --- `Repeats` decides when a row is due, and `Busy` whether a thread sleeps ----------------------
-
 #: Seconds until a row is repeated for the first time, and maximum seconds between two repetitions.
 FIRST, LONGEST = 1.0, 60.0
 
@@ -177,8 +175,6 @@ class Busy:
         self._cpu, self._sampled = cpu, now
         return self._state
 
-
-# --- The main thread of the client ----------------------------------------------------------------
 
 #: Threshold (bytes) from which a change in the memory of a client's process makes a row due.
 _CHANGE = 1 << 24

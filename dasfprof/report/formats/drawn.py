@@ -200,9 +200,6 @@ def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
     return LabelledSlices(slices, names, arguments, none, none)
 
 
-# --- DrawnRun: the contents of a run for viewers, laid out on tracks ------------------------------
-
-
 @dataclass(frozen=True)
 class Counter:
     """The samples of one resource of a worker, host or device over time, for a viewer."""
@@ -274,8 +271,6 @@ class DrawnRun:
                 times = nanoseconds(series.times)
                 yield Counter(process, name, metric.unit, times, series.values)
 
-
-# --- opened: a file for writing, compressed if its name ends in .gz -------------------------------
 
 #: Compression level of zlib. Higher levels take much longer and save little space.
 _LEVEL = 3

@@ -84,8 +84,6 @@ def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
             write_csv(request.table(analyser), directory / f"{request.file_stem}.csv")
 
 
-# --- Columns of a trace as Arrow arrays -----------------------------------------------------------
-
 _MICROSECONDS = 1e6
 #: Limit: floats with this absolute value, or a larger one, do not fit into an int64.
 _LIMIT = float(1 << 63)

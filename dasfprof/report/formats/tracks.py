@@ -141,9 +141,6 @@ def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Arra
     return np.array(ids, dtype=np.int64)[places]
 
 
-# --- The tracks of the timelines: one for each thread of each worker ------------------------------
-
-
 class ThreadTracks:
     """One track per worker thread. Threads of a worker are in the order of their first task.
 
@@ -252,9 +249,6 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
     return (begun - ended) * times + end_sums[ended] - order_sums[begun]
 
 
-# --- Arrows between slices: from the task runs that made results to the slices that used them -----
-
-
 @dataclass(frozen=True)
 class Arrows:
     """Arrows from task runs that made results to slices that used these results."""
@@ -326,9 +320,6 @@ def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
     """
     of_row, within = numbered(counts)
     return ids[begins[of_row] + within].astype(np.int64), of_row
-
-
-# --- Marks: user events and steps of the pipeline, for viewers ------------------------------------
 
 
 @dataclass(frozen=True)

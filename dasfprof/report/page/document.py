@@ -133,8 +133,6 @@ def texts(values: Sequence[str | list[str]]) -> PackedColumn:
     return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
 
 
-# --- Tables in the format of the page: `table_facts` ----------------------------------------------
-
 _NUMBER, _TEXT = "number", "text"
 #: Maximum number of cells of a table in a page. Larger tables are only available as CSV.
 _MAX_CELLS = 300_000
@@ -165,7 +163,6 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
     return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
 
 
-# --- The files of the pages: `asset`, and `joined`, a module with its imports as one script -------
 #
 # Browsers run modules only after they have read the full page, and do not load modules from files.
 
@@ -214,9 +211,6 @@ def _add(name: str, parts: list[str], known: set[str]) -> None:
     for other in _IMPORT.findall(text):
         _add(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts, known)
     parts.append(f"// {name}\n{_EXPORT.sub('', _IMPORT.sub('', text))}\n")
-
-
-# --- write_document: a page as one HTML file ------------------------------------------------------
 
 
 def write_document(

@@ -35,8 +35,6 @@ from dasfprof.report.page.document import (
     texts,
 )
 
-# --- Source lines in which functions and task runs were sampled -----------------------------------
-
 #: Maximum number of lines per function, and of functions. Those with most time are selected.
 MOST_LINES, MOST_FUNCTIONS = 20, 300
 #: Maximum number of samples in the lines of task runs. Task runs with most samples are selected.
@@ -248,8 +246,6 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
         **{name: seconds(values, step=STEP) for name, values in amounts.items()},
     }
 
-
-# --- The client's activity over time: its calls, and the lines that its main thread executed ------
 
 #: Maximum number of calls, and of stays (see `client_columns`). The longest are selected.
 MOST_CALLS, MOST_STAYS = 20_000, 100_000

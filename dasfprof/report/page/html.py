@@ -172,9 +172,6 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
     return notes
 
 
-# --- write_comparison: a comparison of runs as one HTML file --------------------------------------
-
-
 #: Prefixes of the columns of a timeline in a comparison, which lacks details of task runs.
 _DRAWN = ("picture/", "path/", "keys/")
 _LONGEST = 60

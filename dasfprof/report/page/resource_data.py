@@ -129,9 +129,6 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
     return Series(label, host, times[known][order], np.maximum(values[known][order], 0.0))
 
 
-# --- Samples of resources as the columns of a page ------------------------------------------------
-
-
 #: Maximum number of points in all series of a metric. Bounds of this number for a single series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
     from dasfprof.analysis.tables.questions import Question, Request
 
-# --- The lines of the program with their cost -----------------------------------------------------
-
 #: Labels of the columns with figures to the left of the lines.
 _FIGURES = ("Thread s", "%", "Tasks", "Client s")
 _NO_FILE = "no line"

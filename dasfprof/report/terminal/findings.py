@@ -194,8 +194,6 @@ def _heading(title: str, count: int, rows: int) -> None:
     heading(title, shown, apart=True)
 
 
-# --- A cluster's state, and causes of unfinished work ---------------------------------------------
-
 _COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 #: States of tasks that have finished and that the scheduler still knows.
 _ENDED = ("memory", "erred")

@@ -312,7 +312,6 @@ def _some(count: int | None) -> str:
     return f"{count:,}" if count else ""
 
 
-# --- A run in progress as HTML, for a notebook and for Dask's dashboard ---------------------------
 #
 # Everything from the trace is escaped, and nothing needs a script.
 

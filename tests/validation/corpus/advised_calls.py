@@ -46,8 +46,6 @@ from dasfprof.analysis import diagnosis
 from dasfprof.analysis.diagnosis import chunk_arguments, registry, run_figures, task_figures
 from dasfprof.analysis.diagnosis.ranking import RULES
 
-# --- Calls that rules advise ----------------------------------------------------------------------
-
 #: A call or an argument in a text.
 _CALL = re.compile(r"(?<![\w{])([A-Za-z_][\w.]*)\(|(?<![\w{.(])([a-z_]\w*)=(?=[\w\"'{\[(,. ]|$)")
 #: Modules whose texts do not belong to a rule.
@@ -110,9 +108,6 @@ def _defined(node: ast.stmt) -> set[str]:
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return {target.id for target in targets if isinstance(target, ast.Name)}
-
-
-# --- Programs that follow the advice --------------------------------------------------------------
 
 
 class Program(NamedTuple):
@@ -654,9 +649,6 @@ WITHOUT: dict[str, set[str]] = {
     "gpu-memory-full": {"enable_cudf_spill="},
     "incomplete-trace": {"run.collect()", "run.stop()"},
 }
-
-
-# --- Running programs -----------------------------------------------------------------------------
 
 
 class Run(NamedTuple):

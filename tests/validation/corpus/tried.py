@@ -66,9 +66,6 @@ def wait(number: int, seconds: float = 0.1, *_: Any) -> int:
     return number
 
 
-# --- Programs that gain by a setting of their cluster ---------------------------------------------
-
-
 @on(2, 1)
 def service(client: Client) -> object:
     """Wait for a network service; more threads can wait for several answers in parallel."""
@@ -135,9 +132,6 @@ def two_threads_of_python(client: Client) -> object:
     return client.gather(client.map(counts_in_python, range(24), pure=False))
 
 
-# --- Programs that look similar, and gain nothing -------------------------------------------------
-
-
 @on(2, 2, change={"threads_per_worker": 4})
 def as_many_as_threads(client: Client) -> object:
     return client.gather(client.map(wait, range(4), seconds=1.5))
@@ -159,9 +153,6 @@ def chains_side_by_side(client: Client) -> None:
     for n in range(12):
         ends = [client.submit(wait, 4 * n + k, 0.15, end) for k, end in enumerate(ends)]
     client.gather(ends)
-
-
-# --- Programs whose remedy is not an option of their cluster --------------------------------------
 
 
 @on(1, 2, environment={"ROWS": "5"}, parameter="ROWS")

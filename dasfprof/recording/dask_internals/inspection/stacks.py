@@ -124,7 +124,6 @@ def process_facts() -> dict[str, Any]:
     return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
 
-# --- The reason why a thread waits in one of Dask's calls, according to the thread's frames -------
 #
 # Local variables are read only from frames of distributed. Before Python 3.13, reading the local
 # variables of a frame of user code would keep its objects alive and could overwrite its variables.

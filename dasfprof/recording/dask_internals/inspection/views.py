@@ -28,8 +28,6 @@ from dasfprof.recording.dask_internals.inspection.stacks import (
 from dasfprof.schema.under_way import UNFINISHED, unfinished_in, unmet
 from dasfprof.system import thread_cpu
 
-# --- Scheduler ------------------------------------------------------------------------------------
-
 #: States of tasks that are counted.
 COUNTED = (*UNFINISHED, "memory", "erred")
 
@@ -168,8 +166,6 @@ def _worker(worker: Any) -> dict[str, Any]:
         "keys": [str(getattr(x, "key", x)) for x in islice(worker.processing, MOST_KEYS)],
     }
 
-
-# --- Worker ---------------------------------------------------------------------------------------
 
 #: Maximum number of returned tasks that have no thread.
 MOST = 100
@@ -355,8 +351,6 @@ def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for kind, name, leases, at in held
     ]
 
-
-# --- Dask's locks, events and queues --------------------------------------------------------------
 
 #: Maximum number of primitives per kind.
 MOST_PRIMITIVES = 200
