@@ -177,7 +177,7 @@ def seconds_of_workers(directory: Path) -> float:
 def test_hours_add_up_with_those_of_others(name: str, source: str, place: Path) -> None:
     analyser = recorded(place, name, source)
     cost = analyser.cost("client").set_index("Client")["Worker Hours"]
-    assert cost.sum() == pytest.approx(analyser.cost("worker")["Worker Hours"].sum())
+    assert cost.sum() == pytest.approx(analyser.cost("function")["Worker Hours"].sum())
     seconds = seconds_of_workers(directory_of(place, name, source))
     assert cost.sum() * 3600 == pytest.approx(seconds, rel=0.02)
     assert cost["(other clients)"] > 0
