@@ -372,6 +372,10 @@ for within in (8.0, 0.0):
     finds("cpu-oversubscribed", f"other threads compute for {within} s while tasks run",
         half_on_cores(used=computing((0.0, 0.0), (4.0, 8.0 + within), (8.0, 16.0))),
         own_threads=within > 0)
+# Meanwhile, one thread of a library computes for each task, and does not compete with others.
+finds("blocked-tasks", "threads that compute for their tasks", Plan([Task(f"solve-{n}", 0,
+    2.0 * n, 2.0 * n + 2, cpu=0.2) for n in range(6)], used=computing(*((2.0 * n, 2.0 * n)
+    for n in range(7)))), severity="low", more_threads=None)
 # The times are those of a lock, but nine of ten samples without CPU are asleep.
 spares("threads that sleep", Plan(four_lanes("digest", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "gil-contention")
