@@ -164,7 +164,7 @@ def test_workers_that_close_before_their_client_has_left(tmp_path: Path) -> None
     assert findings["unfinished-run"]["cause"]["kind"] == "all-paused"
 
 
-def test_what_was_left_unfinished_on_purpose_is_no_grave_matter(tmp_path: Path) -> None:
+def test_work_that_is_left_on_purpose_is_not_severe(tmp_path: Path) -> None:
     run = hung(waits_in=None)
     run.open["f-1"] = {"since": 18.0}
     run.states = leaves(run, 19.9, 20.0)

@@ -24,7 +24,7 @@ def unfinished_run(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare the number of tasks with the scheduler's, and the reason for the end of the run."""
     states = evidence.rows("Scheduler State")
     tasks, when = claim["tasks"], claim["when"]
-    if claim["grave"] or claim["goes_on"]:
+    if claim["severe"] or claim["goes_on"]:
         counts = {int(number) for number in states.numbers("unfinished") if np.isfinite(number)}
         # Without a state of the scheduler, tasks without a recorded end are unfinished.
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")

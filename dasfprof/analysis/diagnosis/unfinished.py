@@ -138,7 +138,7 @@ def _summary(
             "worker": cause and cause.worker,
             **left,
             "goes_on": end.how is End.GOES_ON,
-            "grave": severity == "high",
+            "severe": severity == "high",
             "longest": Seconds(longest),
             "cause": cause,
             "recording": run.trace.recording.name,
