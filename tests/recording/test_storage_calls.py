@@ -67,10 +67,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             first, last = map(int, asked.removeprefix("bytes=").split("-"))
             content = content[first : last + 1]
         time.sleep(DELAY)
+        with self.server.lock:  # before the client can have them and compare
+            self.server.sent += len(content)
         self._head(200 if asked is None else 206, len(content))
         self.wfile.write(content)
-        with self.server.lock:
-            self.server.sent += len(content)
 
     def _head(self, status: int, length: int) -> None:
         self.send_response(status)
