@@ -306,7 +306,7 @@ def assert_tables(before: object, after: object) -> None:
     comparison = compare(before, after)  # type: ignore[arg-type]
     tables = [asked(by) for asked in (comparison.waterfall, comparison.thread_time) for by in BY]
     tables += [comparison.hot_lines(by) for by in ("line", "function", "library")]
-    tables += [comparison.functions, comparison.steps, comparison.memory, comparison.call_tree()]
+    tables += [comparison.functions, comparison.steps, comparison.memory]
     tables += [comparison.findings, comparison.surroundings, comparison.runs]
     assert all(isinstance(table, pd.DataFrame) for table in tables)
 

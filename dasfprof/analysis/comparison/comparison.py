@@ -22,7 +22,6 @@ from dasfprof.analysis.comparison.runs import (
 from dasfprof.analysis.comparison.time_spent import (
     Evidence,
     Parts,
-    compare_calls,
     compare_places,
     make_waterfall,
     path_parts,
@@ -164,23 +163,6 @@ class Comparison:
         """
         _check(by, Place)
         return compare_places(*self._traces, by)
-
-    def call_tree(self, least: float = 0.5) -> pd.DataFrame:
-        """Compare the calls that tasks made, in the runs with stack samples.
-
-        Parameters
-        ----------
-        least
-            Minimum percentage of the total time. Calls below it are left out.
-
-        Returns
-        -------
-        DataFrame
-            One row per call, followed by the calls that it makes: ``Depth``, ``Code``, ``File``,
-            ``Before (s)``, ``After (s)``, ``Difference (s)``. The seconds of a call include those
-            of the calls that it makes. The table is empty if one of the groups has no samples.
-        """
-        return compare_calls(*self._traces, least)
 
     @cached_property
     def findings(self) -> pd.DataFrame:

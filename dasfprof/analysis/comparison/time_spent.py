@@ -13,12 +13,9 @@ from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
-from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.stack_samples.flame_tree import StackTree
 from dasfprof.analysis.stack_samples.places import By as Place
-from dasfprof.analysis.stack_samples.places import all_stacks, hot_places
-from dasfprof.analysis.stack_samples.spent import samples_of
+from dasfprof.analysis.stack_samples.places import hot_places
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.hot_lines import place_columns
 from dasfprof.analysis.tables.time_accounting import NO_TASK
@@ -174,10 +171,6 @@ def _mean(runs: Sequence[Parts]) -> Parts:
     return {part: seconds / len(runs) for part, seconds in sums.items()}
 
 
-#: A call, identified by the chain of its callers and itself, each with its file.
-_Path = tuple[tuple[str, str], ...]
-
-
 def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd.DataFrame:
     """Return a table of lines, functions or libraries. See `RunComparison.hot_lines`."""
     sides = [_of_sampled(side) for side in (before, after)]
@@ -186,26 +179,6 @@ def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd
     old, new = (np.array([side.get(x, 0.0) for x in names]) for side in (first, second))
     seconds = dict(zip(_SECONDS, (old, new, new - old), strict=True))
     return _largest_first(pd.DataFrame({**place_columns(names, by), **seconds}))
-
-
-def compare_calls(before: Sequence[Run], after: Sequence[Run], least: float) -> pd.DataFrame:
-    """Return the calls of both groups as one tree. See `RunComparison.call_tree`."""
-    sides = [_of_sampled(side) for side in (before, after)]
-    first, second = (_calls(side) for side in sides) if all(sides) else ({}, {})
-    total = max(_total(first), _total(second))
-    seconds = {path: (first.get(path, 0.0), second.get(path, 0.0)) for path in {**first, **second}}
-    shown = {path: both for path, both in seconds.items() if max(both) >= least / 100 * total}
-    children: dict[_Path, list[_Path]] = {}
-    for path in shown:
-        children.setdefault(path[:-1], []).append(path)
-    rows = []
-    pending = sorted(children.get((), []), key=lambda path: max(shown[path]))
-    while pending:
-        path = pending.pop()
-        rows.append((len(path) - 1, *path[-1], *shown[path], shown[path][1] - shown[path][0]))
-        pending += sorted(children.get(path, []), key=lambda path: max(shown[path]))
-    table = pd.DataFrame(rows, columns=["Depth", "Code", "File", *_SECONDS])
-    return table.astype({"Depth": np.int64, **dict.fromkeys(_SECONDS, float)})
 
 
 def _of_sampled(side: Sequence[Run]) -> list[Run]:
@@ -221,23 +194,3 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
         for name, seconds in zip(hot.names, hot.spent.seconds.tolist(), strict=True):
             sums[name] = sums.get(name, 0.0) + seconds / len(side)
     return sums
-
-
-def _calls(side: Sequence[Run]) -> dict[_Path, float]:
-    """Return each call's seconds, including the calls that it makes, averaged over the runs."""
-    sums: dict[_Path, float] = {}
-    for trace in side:
-        samples, _ = samples_of(trace)
-        tree, paths = StackTree(all_stacks(trace)), list[_Path]()
-        seconds = tree.sums(Groups(samples.stack, len(trace.stacks)).sum(samples.interval))
-        calls = zip(tree.callers.tolist(), tree.functions.tolist(), seconds.tolist(), strict=True)
-        for caller, function, of_call in calls:
-            path = (*(paths[caller] if caller >= 0 else ()), tree.names[function])
-            paths.append(path)
-            if of_call > 0:
-                sums[path] = sums.get(path, 0.0) + of_call / len(side)
-    return sums
-
-
-def _total(calls: dict[_Path, float]) -> float:
-    return sum(seconds for path, seconds in calls.items() if len(path) == 1)

@@ -225,7 +225,6 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
         "waterfalls": _waterfalls(comparison),
         "steps": steps,
         "findings": table_facts(comparison.findings),
-        "calls": table_facts(comparison.call_tree()),
         "tables": {
             name: {"title": title, "file": f"{name}.csv", **table_facts(table)}
             for name, title, table in _compared_tables(comparison)

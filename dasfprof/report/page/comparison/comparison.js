@@ -6,7 +6,6 @@ import { severity } from "../findings.js";
 import { counted, csvCell, formatSeconds, visible } from "../format.js";
 import { buildTables } from "../tables/sections.js";
 import { Tasks } from "../timeline/tasks.js";
-import { DifferenceFlame } from "./flame.js";
 import { SIDES } from "./names.js";
 import { Pair } from "./pair.js";
 import { showWaterfall } from "./waterfall.js";
@@ -31,7 +30,6 @@ class ComparisonPage {
       ...others.map((sentence) => make("p", {}, visible(sentence))),
     );
     this.waterfall();
-    this.flame();
     showFindingsOfBoth(byId("findings"), rowsOf(facts.findings));
     byId("notes").replaceChildren(...facts.notes.map((note) => make("li", {}, visible(note))));
     byId("notes-section").hidden = !facts.notes.length;
@@ -63,16 +61,6 @@ class ComparisonPage {
       download(name, [[head, ...lines].map((cells) => `${cells.map(csvCell).join(",")}\n`).join("")]);
     });
     shown();
-  }
-
-  flame() {
-    const section = byId("flame-section");
-    const rows = rowsOf(this.facts.calls);
-    section.hidden = !rows.length;
-    if (section.hidden) return;
-    const flame = new DifferenceFlame(byId("flame"), rows);
-    for (const radio of section.querySelectorAll("input"))
-      radio.addEventListener("change", () => flame.widthBy(radio.value));
   }
 
   lightRow(row) {
