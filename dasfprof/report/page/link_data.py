@@ -1,4 +1,4 @@
-"""Columns of the page with links between task runs, the critical path, and transfers."""
+"""Columns of the page with the critical path and transfers."""
 
 from __future__ import annotations
 
@@ -8,77 +8,13 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments
-from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import succeeded_rows
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.database.columns import Array
-from dasfprof.report.formats.tracks import numbered
-from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
-
-
-def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
-    """Pack the inputs of those task runs for which the page would otherwise show wrong inputs.
-
-    Parameters
-    ----------
-    rows
-        For each row of the page, its row in `Run.task_runs`.
-    ranks
-        Index of each key id in the page.
-
-    Returns
-    -------
-    dict
-        ``rows`` are the page's rows of these task runs, and ``inputs`` are the offsets of their
-        inputs. ``keys`` has the key of each input. ``producers`` has a number for each input: 0 if
-        the page lacks the task run that made it, or otherwise 1 + the page's row of this task run.
-    """
-    # The page's default takes little space, but is wrong for some task runs whose keys were
-    # computed several times.
-    links = find_links(run)
-    place = np.full(len(run.slots.times) + 1, -1)
-    finished = np.flatnonzero(rows < len(run.tasks))
-    place[rows[finished]] = finished
-    target, producer = place[links.row], place[links.producer]
-    key_ids = run.task_runs["key_id"].to_numpy()
-    runs = np.bincount(key_ids[rows], minlength=len(run.keys))
-    only = np.full(len(run.keys), -1)
-    only[key_ids[rows]] = np.arange(len(rows))
-    # By default, if the key of an input has a single task run, the page assumes that this task run
-    # made the input. Otherwise it assumes that the producer is unknown.
-    wrong = np.where(runs[links.key_id] == 1, only[links.key_id], -1) != producer
-    is_listed = np.zeros(len(rows), dtype=bool)
-    is_listed[target[wrong & (target >= 0)]] = True
-    # By default, the page assumes that all task runs of a key have the inputs of its last task run.
-    is_listed |= _unlike_their_key(run)[rows]
-    listed = np.flatnonzero((target >= 0) & is_listed[target])
-    listed = listed[np.argsort(target[listed], kind="stable")]
-    counts = np.bincount(target[listed], minlength=len(rows))
-    return {
-        "rows": pack_integers(np.flatnonzero(is_listed), delta=True),
-        "inputs": offsets(counts[is_listed]),
-        "keys": pack_integers(ranks[links.key_id[listed]]),
-        "producers": pack_integers(producer[listed] + 1),
-    }
-
-
-def _unlike_their_key(run: Run) -> Array:
-    """Return a mask of task runs whose inputs differ from the dependencies of their keys."""
-    lengths, items = run.task_dependencies
-    key_ids = run.task_runs["key_id"].to_numpy()
-    lengths = np.append(np.maximum(lengths, 0), np.zeros(len(key_ids) - len(lengths), dtype=int))
-    begins, ids = run.dependencies
-    unlike: Array = lengths != np.diff(begins)[key_ids]
-    of_row, within = numbered(lengths)
-    alike = ~unlike[of_row]
-    of_row, within = of_row[alike], within[alike]
-    other = ids[begins[key_ids[of_row]] + within] != items[alike]
-    unlike[of_row[other]] = True
-    return unlike
-
+from dasfprof.report.page.document import PackedColumn, pack_integers, scaled, seconds
 
 #: Colours of waits by kind, from categories of thread time. Work has the colour of its task.
 _COLOURS = {

@@ -32,7 +32,6 @@ from dasfprof.report.page.document import (
     texts,
 )
 from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
-from dasfprof.report.page.link_data import exact_links
 
 #: Number of time windows in the small overview picture of busy threads.
 _OVERVIEW_BINS = 400
@@ -100,7 +99,6 @@ class TimelineData:
             for name, spent in dataclasses.asdict(around).items()
         }
         held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
-        links = {**_dependency_columns(run, ranks, key_order), **exact_links(run, rows, ranks)}
         spent = {
             name: _spent(values[rows], crowded)
             for name, values in statuses.items()
@@ -111,7 +109,7 @@ class TimelineData:
             **in_group("cells", cells),
             **in_group("held", held),
             **in_group("keys", _key_columns(run.keys, key_order, halved=crowded)),
-            **in_group("links", links),
+            **in_group("links", _dependency_columns(run, ranks, key_order)),
             **in_group("details", _detail_columns(tasks, rows)),
             **in_group("statuses", spent),
         }

@@ -6,6 +6,8 @@ import { ascending, lastAtMost } from "../numbers.js";
 /** Kinds of prefixes of keys, see dasfprof.database.keys. */
 export const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
+/** Maximum seconds by which a result seems to be used before its task run ended. */
+const CLOCK_ERROR = 0.001;
 
 export class Tasks {
   /** @type {Float64Array} */ starts;
@@ -72,8 +74,7 @@ export class Tasks {
   async readDetails() {
     await this.readKeys();
     await breathe();
-    this.links = await this.columns.group("links");
-    this.dependencies = keyLinks(this.links);
+    this.dependencies = keyLinks(await this.columns.group("links"));
     this.dependents = null;
     this.runs = runsOfKeys(this);
     await breathe();
@@ -85,12 +86,6 @@ export class Tasks {
       return { name, running, seconds: running ? this.durations : spent[name] };
     });
     this.complete = true;
-  }
-
-  /** Returns the index of a task run in `links`, or -1 if its inputs are those of its key. */
-  linkedAt(row) {
-    const at = lastAtMost(this.links.rows, row);
-    return this.links.rows[at] === row ? at : -1;
   }
 
   functionOf(row) {
@@ -176,35 +171,30 @@ export class Tasks {
     return targetsOf(this.runs, key);
   }
 
+  /** Returns the task run of a key whose result another task run used, or -1 if none ended before it. */
+  producerOf(key, row) {
+    const start = this.starts[row];
+    const runs = this.runsOf(key).filter((run) => this.starts[run] < start);
+    const ended = runs.filter((run) => this.starts[run] + this.durations[run] <= start + CLOCK_ERROR);
+    return ended.at(-1) ?? runs.at(-1) ?? -1;
+  }
+
   /** Returns the inputs of a task run: their keys, and the row that made each, or -1 if unknown. */
   inputsOf(row) {
-    const at = this.linkedAt(row);
-    if (at >= 0) {
-      const { inputs, keys, producers } = this.links;
-      const begin = inputs[at];
-      const inputKeys = keys.subarray(begin, inputs[at + 1]);
-      return Array.from(inputKeys, (key, place) => ({ key, row: producers[begin + place] - 1 }));
-    }
-    return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
-      const runs = this.runsOf(key);
-      return { key, row: runs.length === 1 ? runs[0] : -1 };
-    });
+    const keys = targetsOf(this.dependencies, this.keys[row]);
+    return Array.from(keys, (key) => ({ key, row: this.producerOf(key, row) }));
   }
 
   /** Returns the task runs that used the result of a task run, with their keys. */
   takersOf(row) {
-    const key = this.keys[row];
+    this.dependents ??= reversed(this.dependencies);
     const takers = [];
-    if (this.runsOf(key).length === 1) {
-      this.dependents ??= reversed(this.dependencies);
-      for (const taker of targetsOf(this.dependents, key)) {
-        for (const run of this.runsOf(taker)) if (this.linkedAt(run) < 0) takers.push(run);
+    for (const key of targetsOf(this.dependents, this.keys[row])) {
+      for (const run of this.runsOf(key)) {
+        if (this.producerOf(this.keys[row], run) === row) takers.push({ key, row: run });
       }
     }
-    const { rows, inputs, producers } = this.links;
-    for (let at = producers.indexOf(row + 1); at >= 0; at = producers.indexOf(row + 1, at + 1))
-      takers.push(rows[lastAtMost(inputs, at)]);
-    return takers.map((taker) => ({ key: this.keys[taker], row: taker }));
+    return takers;
   }
 }
 
