@@ -323,18 +323,13 @@ def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> li
 
 
 def findings_of(analyser: TraceAnalyser, rule: str) -> list[Finding]:
-    """Return the findings of a rule. Former names of rules are accepted.
+    """Return the findings of a rule.
 
     Raises
     ------
     UsageError
         If this run has no such finding.
     """
-    from dasfprof.analysis.diagnosis.former_names import FORMER_NAMES
-
-    if rule in FORMER_NAMES:
-        say(f"The finding {rule} is now called {FORMER_NAMES[rule]}.", err=True)
-        rule = FORMER_NAMES[rule]
     findings = analyser.findings()
     of_rule = [finding for finding in findings if finding.rule == rule]
     if not of_rule:
