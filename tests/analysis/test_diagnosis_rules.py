@@ -331,11 +331,6 @@ def computing(*used: tuple[float, float]) -> list[tuple[int, float, dict[str, An
     return on_both(*counted)
 
 
-def of_service(cores: float) -> list[tuple[int, float, dict[str, Any]]]:
-    """Return samples of both processes, which use these cores for 4 s, perhaps for Dask."""
-    return on_both(*((at, {"process_cpu_seconds": at * cores}) for at in (0.0, 4.0)))
-
-
 ONE_EACH = [{"n_workers": 4, "threads_per_worker": 1, "processes": True}]
 LIBRARIES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 # fmt: off
@@ -361,12 +356,9 @@ finds("cpu-oversubscribed", "waits cost no more than there were", Plan([Task(f"l
 for limits in (None, {}, {**LIBRARIES, "MKL_NUM_THREADS": "4"}, LIBRARIES):
     unset = {name: "1" for name in LIBRARIES if (limits or {}).get(name) != "1"}
     finds("cpu-oversubscribed", f"libraries that start threads: {limits}",
-        half_on_cores(used=of_service(4.0), thread_limits=limits), own_threads=True,
-        unlimited=None if limits is None else [*unset], settings=[unset] if unset else [])
-# Each process uses one core more than its tasks, perhaps for Dask's threads.
-finds("cpu-oversubscribed", "an event loop that computes is no library's thread",
-    half_on_cores(used=of_service(1.9)), own_threads=False, settings=[{"threads_per_worker":
-    "fewer"}])
+        half_on_cores(used=computing((0.0, 0.0), (4.0, 16.0)), thread_limits=limits),
+        own_threads=True, unlimited=None if limits is None else [*unset],
+        settings=[unset] if unset else [])
 # The process uses 8 CPU seconds in other threads, while its tasks run or afterwards.
 for within in (8.0, 0.0):
     finds("cpu-oversubscribed", f"other threads compute for {within} s while tasks run",

@@ -7,14 +7,12 @@ import time
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from clusters import new_client
 from traces import Plan, Task
 
 import dasfprof
-from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.processes import other_threads_cpu, process_cpu
+from dasfprof.analysis.model.processes import other_threads, other_threads_cpu
 
 
 def used(*readings: tuple[float, float, float | None]) -> list[tuple[int, float, dict[str, float]]]:
@@ -23,20 +21,6 @@ def used(*readings: tuple[float, float, float | None]) -> list[tuple[int, float,
         for at, cpu, service in readings
         if service is not None
     ]
-
-
-def shares(analyser: TraceAnalyser) -> dict[tuple[str, str], float]:
-    """Return the CPU seconds of the only process by user and function."""
-    found = process_cpu(analyser.run)
-    (process,) = found.processes.to_dict("records")
-    seconds = {
-        (kind, row["function"]): row[kind]
-        for row in found.functions.to_dict("records")
-        for kind in ("tasks", "others")
-    }
-    seconds |= {(kind, ""): process[kind] for kind in ("service", "idle", "unapportioned")}
-    assert sum(x for x in seconds.values() if x > 0) == pytest.approx(process["seconds"])
-    return {name: used for name, used in seconds.items() if used > 0}
 
 
 def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
@@ -53,10 +37,9 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
     )
     analyser = plan.write(tmp_path / "run")
     assert other_threads_cpu(analyser.run) == {"solve": pytest.approx(7.0)}
-    expected = {("others", "solve"): 7.0, ("unapportioned", ""): 3.0, ("service", ""): 3.0}
-    expected |= {("idle", ""): 2.0, ("tasks", "solve"): 1.5, ("tasks", "load"): 0.5}
-    assert shares(analyser) == pytest.approx(expected)
-    assert (process_cpu(analyser.run).functions["uncertain"] == 0).all()
+    found = other_threads(analyser.run)
+    assert (found.functions["uncertain"] == 0).all()
+    assert found.shared == pytest.approx(3.0)
     # Until 4 s, others use the CPU during the 3 s in which the thread of the first does not.
     spent = analyser.time_accounting("function").set_index(["Function", "Class"])
     of_solve = spent.loc["solve", "Thread Time (s)"]
@@ -70,18 +53,11 @@ def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:
     )
     readings = used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0))
     analyser = Plan([solve, load], used=readings).write(tmp_path / "both")
-    found = process_cpu(analyser.run).functions.set_index("function")
+    found = other_threads(analyser.run).functions.set_index("function")
     # Its thread may have used all of the 1.5 in the first two seconds, or nothing.
     assert found.loc["solve", "others"] == pytest.approx(0.5)
     assert found.loc["solve", "uncertain"] == pytest.approx(1.0)
     assert other_threads_cpu(analyser.run) == {}
-    # Old files do not separate the event loop from other threads.
-    old = [(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)]
-    analyser = Plan([Task("solve-1", 0, 0.0, 4.0, cpu=1.0)], used=old).write(tmp_path / "old")
-    assert other_threads_cpu(analyser.run) == {}
-    expected = {("tasks", "solve"): 1.0, ("unapportioned", ""): 7.0}
-    assert shares(analyser) == pytest.approx(expected)
-    assert np.isnan(process_cpu(analyser.run).processes["service"]).all()
 
 
 def with_a_pool(seconds: float) -> float:
@@ -114,5 +90,3 @@ def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureReque
     # On a slow machine, the worker itself uses more.
     slack = 0.1 if request.config.getoption("--long") else 0.3
     assert found == pytest.approx(told, rel=slack, abs=3 * slack)
-    table = shares(analyser)
-    assert table["tasks", "with_a_pool"] < 0.1 * found

@@ -8,7 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.registry import FEWER, Change, Finding, Value, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, process_cpu
+from dasfprof.analysis.model.processes import host_programs, other_threads, other_threads_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -134,7 +134,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or waited < _CORE_WAIT * seconds or lost < 0.05 * run.wall:
         return
     task_cpu, process = float(run.cpu[using].sum()), run.process_cpu_seconds
-    more_threads = _beyond_tasks(run, task_cpu) > (_NATIVE - 1) * task_cpu
+    more_threads = _beyond_tasks(run) > (_NATIVE - 1) * task_cpu
     others = _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
     # The cause may be neither the threads of tasks nor other programs.
@@ -211,21 +211,17 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
     return [Change.of_cluster(threads_per_worker=max(most // workers, 1), **fewer)]
 
 
-def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
+def _beyond_tasks(run: RunFigures) -> float:
     """Return the CPU seconds that threads of libraries used while tasks ran.
 
-    `task_cpu` contains the CPU seconds of the tasks' own threads. The result does not include
-    imports, unpickling in a process without a running task, or threads of P2P shuffles.
+    The result does not include imports, unpickling in a process without a running task, or threads
+    of P2P shuffles.
     """
-    usage, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
-    if not len(usage.processes) or usage.processes["service"].isna().any():
-        # The CPU time of Dask's own threads was not recorded, so each event loop is assumed to use
-        # one core.
-        return run.process_cpu_seconds - task_cpu - run.wall * len(run.accounts.lives.ids)
+    shuffles = np.unique(run.functions.codes[p2p_runs(run.trace)])
     of_shuffles = set(run.function_names[shuffles].tolist())
     by_function = other_threads_cpu(run.trace)
     certain = sum(cpu for name, cpu in by_function.items() if name not in of_shuffles)
-    shared = 0.0 if of_shuffles else float(usage.processes["unapportioned"].sum())
+    shared = 0.0 if of_shuffles else other_threads(run.trace).shared
     return certain + shared if certain + shared >= _NATIVE_LEAST else 0.0
 
 

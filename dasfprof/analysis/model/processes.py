@@ -76,25 +76,20 @@ def _texts(column: Any) -> list[str]:
     ]
 
 
-# `process_cpu`: CPU time of worker processes, divided into threads that run tasks, other threads,
-# and threads of Dask itself.
-
-
 @dataclass(frozen=True)
-class ProcessCpu:
-    """CPU seconds of worker processes, from the first to the last sample of each process."""
+class OtherThreads:
+    """CPU seconds of threads that run no tasks, in worker processes while tasks ran.
 
-    #: One row per process, indexed by the row in `Trace.workers` of its first worker: total
-    #: ``seconds``; ``tasks`` (threads that run tasks); ``service`` (event loops, threads of Dask
-    #: and dasfprof, and the main thread); ``idle`` (other threads while no task ran);
-    #: ``unapportioned`` (other threads while several functions ran). If ``service`` is unknown
-    #: (NaN), all other threads count as ``unapportioned``.
-    processes: pd.DataFrame
-    #: One row per process and function: ``worker_id, function``; ``tasks`` (threads that ran its
-    #: tasks); ``others`` (other threads, of libraries or P2P, while only this function ran);
-    #: ``uncertain`` (error of ``others``, because it is unknown at which times its tasks used the
-    #: CPU); ``helped`` (seconds of its tasks for which these threads used the CPU instead).
+    They are threads of libraries or of P2P. Threads of Dask and dasfprof do not count.
+    """
+
+    #: One row per process and function: ``function``; ``others`` (CPU seconds while only this
+    #: function ran); ``uncertain`` (error of ``others``, because it is unknown at which times its
+    #: tasks used the CPU); ``helped`` (seconds of its tasks for which these threads used the CPU
+    #: instead).
     functions: pd.DataFrame
+    #: CPU seconds while several functions ran.
+    shared: float
 
 
 def other_threads_cpu(run: Run, column: str = "others") -> dict[str, float]:
@@ -102,18 +97,17 @@ def other_threads_cpu(run: Run, column: str = "others") -> dict[str, float]:
 
     `column` is ``others``, or ``helped`` for the seconds of the function's tasks meanwhile.
     """
-    table = process_cpu(run).functions
-    # These threads were started by the function's libraries, or by P2P. Their time only counts if
-    # it is certain, and if no other function ran in the process at that time.
+    table = other_threads(run).functions
+    # The time of these threads only counts if it is certain.
     certain = table[(table["others"] > table["uncertain"]).to_numpy(dtype=bool)]
     return dict(certain.groupby("function")[column].sum().astype(float))
 
 
 @once_per_trace
-def process_cpu(run: Run) -> ProcessCpu:
-    """Divide the CPU time of each worker process among threads and functions."""
+def other_threads(run: Run) -> OtherThreads:
+    """Return the CPU time of other threads by function, from the samples of worker processes."""
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
-    samples = run.samples.reindex(columns=names).dropna(subset=names[:3])
+    samples = run.samples.reindex(columns=names).dropna()
     samples = samples.sort_values("time", kind="stable").astype(float)
     tasks = run.task_runs
     processes = processes_of_workers(run)
@@ -125,46 +119,43 @@ def process_cpu(run: Run) -> ProcessCpu:
         stop=runs["start"] + tasks["duration"].astype(float),
         function=tasks["function"].cat.codes.to_numpy(dtype=np.int64),
     )
-    of_processes, of_functions = {}, []
+    of_functions, shared = list[tuple[int, float, float, float]](), 0.0
     for process in np.unique(of_sample).tolist():
         read = samples[of_sample == process]
-        first = int(read["worker_id"].iloc[0])
-        read = read[read["worker_id"] == first]  # All workers of a process sample the same values.
-        if len(read) < 2:
-            continue
-        rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
-        of_processes[first], functions = _of_process(read, runs.iloc[rows])
-        of_functions += [(first, *each) for each in functions]
-    columns = ["worker_id", "function", "tasks", "others", "uncertain", "helped"]
-    functions_table = pd.DataFrame(of_functions, columns=columns)
+        # All workers of a process sample the same values.
+        read = read[read["worker_id"] == read["worker_id"].iloc[0]]
+        if len(read) >= 2:
+            rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
+            functions, more = _of_process(read, runs.iloc[rows])
+            of_functions += functions
+            shared += more
+    columns = ["function", "others", "uncertain", "helped"]
+    table = pd.DataFrame(of_functions, columns=columns)
     named = tasks["function"].cat.categories.to_numpy(dtype=object)
-    numbers = functions_table["function"].to_numpy(dtype=np.int64)
-    functions_table["function"] = pd.Series(named[numbers], dtype=object)
-    kinds = ["seconds", "tasks", "service", "idle", "unapportioned"]
-    table = pd.DataFrame.from_dict(of_processes, orient="index", columns=kinds, dtype=float)
-    return ProcessCpu(table, functions_table)
+    table["function"] = pd.Series(named[table["function"].to_numpy(dtype=np.int64)], dtype=object)
+    return OtherThreads(table, shared)
 
 
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
-) -> tuple[list[float], list[tuple[int, float, float, float, float]]]:
-    """Return the CPU seconds of one process for each kind of thread, and for each function.
+) -> tuple[list[tuple[int, float, float, float]], float]:
+    """Return the CPU seconds of other threads in one process.
 
-    The first list is a row of ``ProcessCpu.processes``. The second list has a tuple per function:
-    its code, and the values of ``tasks``, ``others``, ``uncertain`` and ``helped`` in
-    ``ProcessCpu.functions``.
+    The list has a tuple per function: its code, and the values of ``others``, ``uncertain`` and
+    ``helped`` in ``OtherThreads.functions``. The second value is ``OtherThreads.shared``.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")
     )
     times = samples["time"].to_numpy()
-    used = np.maximum(np.diff(samples["process_cpu_seconds"].to_numpy()), 0.0)
-    service = np.maximum(np.diff(samples["service_cpu_seconds"].to_numpy()), 0.0)
-    count, known = len(used), bool(np.isfinite(service).all())
+    used, service = (
+        np.maximum(np.diff(samples[name].to_numpy()), 0.0)
+        for name in ("process_cpu_seconds", "service_cpu_seconds")
+    )
+    count = len(used)
     # All pairs of a task run and an interval between two samples in which it ran.
-    first = np.searchsorted(times, start, "right") - 1
-    last = np.searchsorted(times, stop, "left")
-    first, last = np.clip(first, 0, count), np.clip(last, 0, count)
+    first = np.clip(np.searchsorted(times, start, "right") - 1, 0, count)
+    last = np.clip(np.searchsorted(times, stop, "left"), 0, count)
     sizes = np.maximum(last - first, 0)
     run = np.repeat(np.arange(len(sizes)), sizes)
     interval = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[run]
@@ -176,11 +167,10 @@ def _of_process(
     in_interval = Groups(interval, count)
     tasks = in_interval.sum(cpu[run] * share)
     lowest, highest = in_interval.min(function[run]), in_interval.max(function[run])
-    alone = np.where((lowest == highest) & known, lowest, -1)
+    alone = np.where(lowest == highest, lowest, -1)
     # A coroutine runs in the thread of the event loop, so its CPU time is unknown.
     alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
-    alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
-    other = used - tasks - np.nan_to_num(service)
+    other = used - tasks - service
     # Several of these threads may use the CPU at the same time.
     helped = np.clip(other, 0.0, np.maximum(in_interval.sum(overlap) - tasks, 0.0))
     within = alone[interval] >= 0
@@ -196,11 +186,5 @@ def _of_process(
         most = np.minimum(cpu[selected], within_it)
         least = np.maximum(cpu[selected] - (length[selected] - within_it), 0.0)
         off = float(np.maximum(most - even, even - least).sum())
-        others = max(float(other[is_it].sum()), 0.0) if is_it.any() else np.nan
-        cpu_seconds = float((cpu * np.bincount(run, share, len(length)))[selected].sum())
-        functions.append((code, cpu_seconds, others, off, float(helped[is_it].sum())))
-    idle = float(np.maximum(other[in_interval.sizes == 0].sum(), 0.0)) if known else np.nan
-    given = sum(others for _, _, others, *_ in functions if np.isfinite(others))
-    spent = float(service.sum()) if known else np.nan
-    left = float(used.sum() - tasks.sum()) - np.nan_to_num(spent) - np.nan_to_num(idle) - given
-    return [float(used.sum()), float(tasks.sum()), spent, idle, max(left, 0.0)], functions
+        functions.append((code, float(other[is_it].sum()), off, float(helped[is_it].sum())))
+    return functions, max(float(other[(in_interval.sizes > 0) & (alone < 0)].sum()), 0.0)
