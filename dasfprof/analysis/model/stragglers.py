@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Thresholds for a worker or host that is slow for a function. Threshold (ratio): its median
-#: divided by the median of the medians of the other workers.
+#: Thresholds for a worker that is slow for a function. Threshold (ratio): its median divided by the
+#: median of the medians of the other workers.
 TIMES_OTHERS = 1.5
 #: Threshold (standard deviations): excess of the rank sum of its task runs over the expected rank
 #: sum.
@@ -26,14 +25,14 @@ FEWEST_ON_A_WORKER = 6
 
 @dataclass(frozen=True)
 class Slowness:
-    """How slow each function is on each worker or host where it ran.
+    """How slow each function is on each worker where it ran.
 
-    "Pair" means a function and one worker or host on which it ran.
+    "Pair" means a function and one worker on which it ran.
     """
 
     #: Pair to which each task run belongs.
     of_run: Array
-    #: Function, worker (or host), and number of task runs of each pair.
+    #: Function, worker, and number of task runs of each pair.
     function: Array
     place: Array
     runs: Array
@@ -49,9 +48,9 @@ class Slowness:
 
 
 def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
-    """Compare workers or hosts by how long each function takes on them.
+    """Compare workers by how long each function takes on them.
 
-    `function` and `place` are the codes of each task run's function and of its worker or host.
+    `function` and `place` are the codes of each task run's function and of its worker.
     """
     places = int(place.max(initial=-1)) + 1
     of_run, pairs = pd.factorize(function.astype(np.int64) * max(places, 1) + place, sort=True)
@@ -112,7 +111,6 @@ _CHANCE = 0.5
 #: Causes in the order in which they are checked. The first cause that explains a straggler is used.
 CAUSES = (
     "larger input",
-    "slow host",
     "slow worker",
     "spill",
     "deserialising",
@@ -224,14 +222,13 @@ class _Runs:
         expected = self._expected(rows)
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
-        slow_worker, slow_host = self._slow_places
+        slowness = measure_slowness(self.groups.codes, self.worker, self.seconds)
         unspill, deserialize, cpu = (
             self.tasks[name].to_numpy(dtype=float) for name in ("disk_read", "deserialize", "cpu")
         )
         explained = [  # In the order of `CAUSES`.
             larger & (self.seconds[rows] <= TIMES_MEDIAN * expected),
-            slow_host[rows],
-            slow_worker[rows],
+            slowness.slow[slowness.of_run[rows]],
             self._is_due(unspill, rows),
             self._is_due(deserialize, rows),
             self._is_due(self.seconds - self.working, rows),
@@ -257,21 +254,6 @@ class _Runs:
         return np.where(
             others >= FEWEST, alike.median(self.seconds)[of_rows], self.median[rows] * grown
         )
-
-    @cached_property
-    def _slow_places(self) -> tuple[Array, Array]:
-        """Masks of the task runs whose function is slow on their worker, and on their host."""
-        hosts = pd.factorize(self.workers.hosts)[0]
-        on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
-        on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)
-        # The pair of the host to which each pair of a worker belongs. A host is slow if all its
-        # workers are slow.
-        above = np.empty(len(on_workers.runs), dtype=np.int64)
-        above[on_workers.of_run] = on_hosts.of_run
-        within = Groups(above, len(on_hosts.runs))
-        slow_hosts = on_hosts.slow & (within.sizes > 1)
-        slow_hosts &= within.min(on_workers.median) >= TIMES_OTHERS * on_hosts.median_elsewhere
-        return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
         """Return whether the time spent in one way explains the excess of each of `rows`.

@@ -148,8 +148,8 @@ def stragglers(run: Run) -> pd.DataFrame:
         - ``Cause``: the first of these that explains the excess:
 
           - ``larger input``: it took at most twice the expected time, so it is not slow
-          - ``slow host``, ``slow worker``: its function takes 1.5 times as long there as elsewhere,
-            which is statistically significant
+          - ``slow worker``: its function takes 1.5 times as long there as elsewhere, which is
+            statistically significant
           - ``spill``, ``deserialising``
           - ``worker overhead``: it waited for the worker's event loop or for its thread
           - ``first run on that worker``
