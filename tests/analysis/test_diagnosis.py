@@ -488,10 +488,8 @@ for waiting, is_late in ((2.9, True), (1.1, False)):
         parts(0.0, 3.0, client_calls=calls), waits=is_late)
 # Actor calls from 1 to 4 s, two of them in parallel, and from 4.5 to 4.75 s.
 ACTED = [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)]
-finds("client-bound", "unknown calls of actors", parts(0.0, 5.0), knows_calls=False)
-finds("client-bound", "no calls of actors", parts(0.0, 5.0, calls=[]), knows_calls=True,
-    seconds=4.0, calls=0)
-finds("client-bound", "calls of actors", parts(0.0, 5.0, calls=ACTED), seconds=0.75, called=3.25)
+finds("client-bound", "no calls of actors", parts(0.0, 5.0), seconds=4.0)
+finds("client-bound", "calls of actors", parts(0.0, 5.0, calls=ACTED), seconds=0.75)
 spares("a call of an actor all the time", parts(0.0, 5.0, calls=[(0, 1.0, 5.0)]), "client-bound")
 # fmt: on
 

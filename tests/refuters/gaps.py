@@ -18,8 +18,8 @@ from refuters.steps import Steps
 def client_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which the scheduler knew no unfinished task."""
     begin, end = evidence.span
-    idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
-    waited = idle.less(calls).integral(begin, end)
+    idle = evidence.idle.where(lambda number: number > 0)
+    waited = idle.less(_called(evidence)).integral(begin, end)
     yield from exceeds(claim["waited"], waited, "seconds in which a thread idled")
     yield from lies(claim["share"], *evidence.shares(claim["waited"]), "their share")
     yield from exceeds(claim["longest"], claim["waited"], "the longest")
@@ -29,7 +29,6 @@ def client_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if claim["pickled"] is not None:
         sizes = evidence.rows("Graph Sent").numbers("size")
         yield from exceeds(claim["pickled"], float(np.mean(sizes)), "bytes of a graph")
-    yield from _calls(claim, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, claim["longest"])
 
 
@@ -59,24 +58,6 @@ def _called(evidence: Evidence) -> Steps:
     """Return 1 during actor calls and 0 at other times."""
     calls = evidence.rows("Actor Call")
     return Steps.of(calls.numbers("timestamp"), calls.ends).where(lambda number: number > 0)
-
-
-def _calls(claim: Claim, evidence: Evidence, under_way: float) -> Iterator[str]:
-    """Compare the claims about actors with the calls that workers recorded."""
-    calls = evidence.rows("Actor Call")
-    yield from exceeds(claim["calls"], len(calls), "calls of actors")
-    yield from exceeds(claim["called"], under_way, "seconds in which actors were called")
-    recorded = all(
-        header.get("actor_calls") is True
-        for header in evidence.headers
-        if header.get("plugin") == "TracePlugin"
-    )
-    if recorded and not claim["knows_calls"]:
-        addresses = {header.get("worker", {}).get("address") for header in evidence.headers}
-        if {row["worker"] for row in evidence.rows("Worker Added")} <= addresses:
-            yield "each worker recorded the calls of its actors"
-    if not recorded and not claim["calls"] and claim["knows_calls"]:
-        yield "whether actors were called is not recorded"
 
 
 def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:

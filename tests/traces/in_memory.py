@@ -89,7 +89,6 @@ def made_trace(
             target=_categorical([]), size=0.0, state=_categorical([])
         ),
         "actor_calls": _table(actor_calls, spans),
-        "knows_actor_calls": True,
         "worker_functions": _table(worker_functions, spans),
         "knows_serialising": False,
         "knows_releases": False,

@@ -150,8 +150,8 @@ class Plan:
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
     #: Worker, time, key and seconds of results that were serialized for the other worker.
     serialised: Sequence[tuple[int, float, str, float]] = ()
-    #: Worker, arrival and answer of actor calls, or None if they were not recorded.
-    calls: list[tuple[int, float, float]] | None = None
+    #: Worker, arrival and answer of actor calls.
+    calls: Sequence[tuple[int, float, float]] = ()
     #: Worker, time and values of samples of managed memory, and of the worker's process.
     held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
@@ -213,8 +213,7 @@ class Plan:
             runs = [self._compute(task) for task in self.tasks if task.worker == number]
             moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
             plugin = self._plugin(directory, "TracePlugin", number)
-            called = [self._call(*call) for call in self.calls or () if call[0] == number]
-            plugin.actor_calls = self.calls is not None
+            called = [self._call(*call) for call in self.calls if call[0] == number]
             plugin.write(
                 (COMPUTE, runs),
                 (TRANSFER, moved),

@@ -43,8 +43,6 @@ class Plugin:
     limits: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: Cores of the host, or 0 if unknown.
     cores: int = 0
-    #: Whether the header says that actor calls are recorded.
-    actor_calls: bool = False
     #: Whether the header says that slow deserialization and serialization are recorded.
     serialising: bool = False
     #: Whether the header says that releases of results are recorded.
@@ -62,7 +60,6 @@ class Plugin:
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
         optional = (
-            "actor_calls",
             "serialising",
             "releases",
             "pid",

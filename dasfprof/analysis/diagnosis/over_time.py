@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -87,17 +86,7 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     spans = union(run.trace.begin + begins, run.trace.begin + ends)
     by_class = meanwhile(run.trace, *spans)
     waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())
-    client, actors = client_meanwhile(run.trace, *spans), _calls_meanwhile(run, begins, ends)
-    calls = (
-        ""
-        if run.trace.knows_actor_calls
-        else "Actor calls were not recorded, and may have run during this time. "
-    )
-    if actors["calls"]:
-        calls = (
-            "The gaps do not include the time in which {calls:actor call} ran ({called}). They do "
-            "include the time in which these calls were in transit. "
-        )
+    client = client_meanwhile(run.trace, *spans)
     sampled = len(run.trace.client_samples) > 0
     prepared, size = graph_costs(run.trace)
     tasks, count = float(run.trace.graphs["tasks"].median()), len(run.trace.graphs)
@@ -118,8 +107,7 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         else "The cluster waits for the client: for {waited} ({share} of the run, in "
         "{gaps:gap}), no task was submitted.",
         f"The longest gap, {{longest}}, is before {{function}}. {of_graphs if unused else ''}"
-        f"{{client}}{unknown}{calls}See "
-        "critical_path(), client_activity() and time_accounting().",
+        f"{{client}}{unknown}See critical_path(), client_activity() and time_accounting().",
         "Make graphs that describe fewer chunks: compute many selections with one dask.compute(), "
         "open the data with larger chunks, or open it without Dask (in xarray with chunks=None), "
         "so that your program itself reads what you select, and nothing else."
@@ -144,7 +132,6 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         sampled=sampled,
         **({"prepared": Seconds(prepared), "pickled": Bytes(size)} if unused else {}),
         _tasks=Count(tasks if unused else 0),
-        **actors,
         seconds=seconds,
         start=begin,
         stop=begin + float(path.length[longest]),
@@ -154,17 +141,6 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
 
 def _times(begins: Array, ends: Array) -> FindingLocations:
     return FindingLocations(tuple(zip(begins.tolist(), ends.tolist(), strict=True)))
-
-
-def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:
-    """Return the number and seconds of actor calls during gaps, and whether calls were recorded."""
-    start, stop = call_spans(run.trace)
-    spans = union(begins, ends)
-    return {
-        "calls": Count(np.count_nonzero(overlap(start, stop, *spans))),
-        "called": Seconds(overlap(*union(start, stop), *spans).sum()),
-        "knows_calls": run.trace.knows_actor_calls,
-    }
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:

@@ -136,9 +136,6 @@ class TraceBuilder:
             "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items["transfers"]),
             "run": runs.pop() if len(runs) == 1 else None,
             "surroundings": self._surroundings,
-            "knows_actor_calls": all(
-                worker.actor_calls for worker in register.workers if worker.kind == "worker"
-            ),
             "knows_serialising": register.know_serialising(),
             "knows_releases": any(header.get("releases") is True for header in headers),
         }

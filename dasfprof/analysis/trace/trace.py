@@ -254,9 +254,6 @@ class Trace:
     run: str | None
     #: Environment of the recording: versions, settings, cores, the client's program.
     surroundings: Surroundings
-    #: Whether calls of actors were recorded on all workers. If so, an empty `actor_calls` means
-    #: that there were no calls.
-    knows_actor_calls: bool
     #: Whether slow serializing was recorded on all workers. If so, an empty `serialised` means that
     #: no result took long to serialize.
     knows_serialising: bool

@@ -66,8 +66,6 @@ class Worker:
     closed: list[bool] = field(default_factory=list)
     #: Names of the plugins that wrote files of this worker.
     plugins: set[str] = field(default_factory=set)
-    #: Whether one of the worker's files records calls of actors.
-    actor_calls: bool = False
     #: Whether one of the worker's files records slow serializing.
     serialising: bool = False
     #: Time at which the worker joined the cluster, or at which recording started, in Unix seconds
@@ -106,11 +104,7 @@ class Worker:
 
 
 #: Fields of `Worker` that are columns of `Trace.workers`.
-_FIELDS = [
-    each
-    for each in fields(Worker)
-    if each.name not in ("label", "plugins", "actor_calls", "serialising")
-]
+_FIELDS = [each for each in fields(Worker) if each.name not in ("label", "plugins", "serialising")]
 
 
 class WorkerRegister:
@@ -168,7 +162,6 @@ class WorkerRegister:
                 setattr(worker, name, float(facts[name]))
         worker.add_process(header)
         worker.plugins.add(str(header.get("plugin", "")))
-        worker.actor_calls |= header.get("actor_calls") is True
         worker.serialising |= header.get("serialising") is True
         return number
 

@@ -69,7 +69,7 @@ class LocalTasks(RecordingPart):
     def _start(self, worker: LocalWorker) -> None:
         """Open the file, and start to record task runs, tasks in progress and stacks."""
         waits = _NO_WAITS if worker.scheduler == PROCESSES else availability()
-        header = {"local_scheduler": worker.scheduler, "run_queue": waits, "actor_calls": False}
+        header = {"local_scheduler": worker.scheduler, "run_queue": waits}
         self._reads_waits = waits == "available"
         self._is_here = worker.scheduler != PROCESSES
         database, constants = self._open_database(worker, **header)

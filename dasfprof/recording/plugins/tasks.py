@@ -100,8 +100,7 @@ class WorkerTaskPlugin(RecordingPart):
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
         self._worker = with_correction(worker)
-        header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
-        header["serialising"] = serialising.can_observe(worker)
+        header = {"run_queue": availability(), "serialising": serialising.can_observe(worker)}
         if not worker_calls.has_metering():
             # Nothing would remove the stored times of tasks that have ended.
             self.transition = _ignore  # type: ignore[method-assign]
