@@ -700,12 +700,6 @@ for name, frames in BY_ROW.items():
     finds("row-wise", name, looping(*frames, run_queue=0.05), **facts)
 for name, frames in BY_COLUMN.items():
     spares(name, looping(*frames, run_queue=0.05), "row-wise")
-# Each partition has ten columns, which Dask cannot leave out before it applies a function.
-WIDE = selecting(2, "apply")
-WIDE.tasks = [replace(task, stop=8.0) if task.start == 4.0 else task for task in WIDE.tasks]
-WIDE.stands["apply"] = [APPLY, RISK, ITEM]
-finds("row-wise", "rows with columns that may be unused", WIDE, columns=10, seconds=4.0)
-
 MAPS = ("map_array", "/x/site-packages/pandas/core/algorithms.py", 1700)
 #: Numpy's loops over values, and over slices.
 VECTORIZES, OF_SLICES = (

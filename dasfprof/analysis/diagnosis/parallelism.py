@@ -10,7 +10,6 @@ from dasfprof.analysis.diagnosis.overheads import where_chunks_are_set
 from dasfprof.analysis.diagnosis.registry import MEDIUM, Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
-from dasfprof.analysis.model.dataframes import frames_of
 from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.model.thread_time import ThreadTime
@@ -58,8 +57,6 @@ _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 #: Thresholds of Python code that does little for each value: maximum CPU seconds per value, and
 #: minimum fraction of the time in the loop that calls the code. Bytes of a value in an array.
 _BRIEF_VALUE, _IN_LOOP, _VALUE_BYTES = 3e-5, 0.1, 8
-#: Minimum number of columns of a dataframe of which Dask may read or move too many.
-_WIDE = 4
 #: Threshold (fraction of a function's time): nested loops in the user's code.
 _NESTED = 0.5
 #: Advice about libraries that handle elements one by one. Their Python code is about ten times
@@ -276,7 +273,6 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
         seconds = run.saved(share * run.path_seconds_of(run.functions.codes == code), running=left)
         if seconds < _ROW_WISE * run.wall:
             continue
-        columns = _columns_passed(run, rows) if name == "apply" else 0.0
         if nested:
             text = "{function} runs nested Python loops for {nested} of its time, mostly at {line}."
             evidence = "Stack samples of {tasks:task} show these loops. "
@@ -293,12 +289,6 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
                 "In the samples of {tasks:task}, {values} of the time is spent on creating rows "
                 "and on taking values out of them. "
             )
-            if columns >= _WIDE:
-                evidence += (
-                    "The savings may be larger, because Dask cannot know which of the "
-                    "{columns:column} this code uses. If you compute with columns, Dask reads and "
-                    "moves only those that you use. "
-                )
             advice = (
                 'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() '
                 "with a dict) instead of apply(axis=1), iterrows() or a loop over rows."
@@ -339,7 +329,6 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             line=line if nested else None,
             by_row=Share(by_row) if by_row > 0 else None,
             values=Share(values) if by_row > 0 else None,
-            columns=Count(columns) if by_row > 0 and columns >= _WIDE else None,
             by_value=None if by_row > 0 or nested else Share(by_value),
             each=None if by_row > 0 or nested or np.isnan(each) else Seconds(each),
             caller=None if nested else caller or None,
@@ -350,14 +339,6 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             # The function may do something for which a column has no method.
             at_most="high" if nested or by_row > 0 or caller else "medium",
         )
-
-
-def _columns_passed(run: RunFigures, rows: Array) -> float:
-    """Return the median number of columns of the dataframes that task runs use, or 0 if unknown."""
-    frames = frames_of(run.trace)
-    columns = frames.columns[frames.givers[np.isin(frames.takers, rows)]]
-    columns = columns[np.isfinite(columns)]
-    return float(np.median(columns)) if len(columns) else 0.0
 
 
 def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> float:
