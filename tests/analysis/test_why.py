@@ -78,14 +78,6 @@ def test_inputs_of_unknown_origin_are_not_located(tmp_path: Path) -> None:
     assert "not recorded" in of(table, "waiting for inputs")[0]["Description"]
 
 
-def test_restrictions_are_named(tmp_path: Path) -> None:
-    plan = one_input()
-    plan.tasks[2].annotations = {"workers": ["tcp://10.0.0.1:4000"], "resources": {"GPU": 1}}
-    (chosen,) = of(plan.write(tmp_path).why("take-0"), "assigned")
-    assert "tcp://10.0.0.1:4000" in chosen["Description"]
-    assert "GPU" in chosen["Description"]
-
-
 def test_a_key_is_one_that_ran(tmp_path: Path) -> None:
     analyser = one_input(Task("busy-1", 1, 6.0, 7.0, sent=6.0)).write(tmp_path)
     assert len(analyser.why("tak")) == len(analyser.why("take-0"))

@@ -104,13 +104,6 @@ class TaskWaits:
     def _key_ids(self) -> Array:
         return self._run.of_slots("key_id", unfinished=True).astype(np.int64)
 
-    def _annotations(self, row: int) -> dict[str, object]:
-        tasks = self._run.task_runs
-        if row >= len(tasks) or "annotations" not in tasks:
-            return {}
-        annotations = tasks["annotations"].iloc[row]
-        return annotations if isinstance(annotations, dict) else {}
-
     def _inputs(self, row: int) -> tuple[Array, Array]:
         """Return the keys of a task run's inputs, and the rows of the task runs that made them.
 
@@ -135,12 +128,9 @@ class TaskWaits:
         )
 
     def _queue(self, row: int) -> str:
-        annotations = self._annotations(row)
-        if annotations.get("workers") or annotations.get("resources"):
-            return "No running worker met its restrictions."
         before = find_predecessors(self._run, unfinished=True)
         if before.kind[row] != QUEUE:
-            return "No worker had room for more tasks."
+            return "No worker could take it."
         ended = int(before.row[row])
         where = self._title(int(self._slots.worker[ended]))
         return f"Workers had no room for more tasks until {self._key(ended)} finished on {where}."
@@ -200,11 +190,9 @@ class TaskWaits:
 
     def _thread(self, row: int) -> str:
         before = find_predecessors(self._run, unfinished=True)
-        resources = self._annotations(row).get("resources")
-        needs = f" It needs the resources {resources}." if resources else ""
         if before.kind[row] == THREAD:
-            return f"A thread was free when {self._key(int(before.row[row]))} ended.{needs}"
-        return f"No task run is known to have occupied the thread.{needs}"
+            return f"A thread was free when {self._key(int(before.row[row]))} ended."
+        return "No task run is known to have occupied the thread."
 
     def _workers_at(self, row: int, sent: float) -> Iterator[WaitSegment]:
         """Yield the worker to which a task run was assigned at `sent`, then other workers."""
@@ -219,7 +207,6 @@ class TaskWaits:
             who = int(ids[index])
             description = f"It has {count_of(int(threads[index]), 'thread')}."
             name = ASSIGNED if who == worker else OTHER_WORKER
-            description += self._restrictions(row) if who == worker else ""
             amounts = float(tasks[who]), float(input_bytes[who])
             yield WaitSegment(name, self._title(who), sent, _NONE, description, *amounts)
 
@@ -254,12 +241,6 @@ class TaskWaits:
         for key, worker in copies:
             sizes[worker] += size[key]
         return sizes
-
-    def _restrictions(self, row: int) -> str:
-        annotations = self._annotations(row)
-        names = filter(annotations.get, ("workers", "resources"))
-        wanted = ", ".join(f"{name}: {annotations[name]}" for name in names)
-        return f" The task is restricted to {wanted}." if wanted else ""
 
 
 def _of_some_time(stages: list[tuple[str, str, float, float, str]]) -> Iterator[WaitSegment]:
