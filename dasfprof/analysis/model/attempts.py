@@ -277,10 +277,7 @@ def unlisted_tasks(run: Run) -> Steps:
     The first array has the times at which this number changes. The second one has the number from
     each of these times onwards.
     """
-    states = run.scheduler_states
-    if not len(states):
-        return _unsent(run)
-    at = _counted(run)
+    states, at = run.scheduler_states, _counted(run)
     more = np.nan_to_num(states["unfinished"].to_numpy(dtype=float)).astype(np.int64)
     more = np.maximum(more - live_at_counts(run), 0)
     if not more.any():
@@ -300,17 +297,6 @@ def unlisted_tasks(run: Run) -> Steps:
 def _counted(run: Run) -> Array:
     """Return the times at which the scheduler counted its unfinished tasks."""
     return to_ticks(run.since_begin(run.scheduler_states["time"]))
-
-
-def _unsent(run: Run) -> Steps:
-    """Return `unlisted_tasks` for a scheduler's file of an earlier version, which has no counts."""
-    # Such a file contains the tasks that were not assigned when recording ended.
-    unsent = run.unsent
-    if not len(unsent):
-        return NONE
-    times = to_ticks(run.since_begin(unsent["time"]))
-    order = np.argsort(times, kind="stable")
-    return times[order], np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
 
 
 NO_WORKER = "no-worker"
