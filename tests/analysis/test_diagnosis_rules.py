@@ -814,21 +814,6 @@ def raising(*errors: str, first: int = 2) -> Plan:
     return Plan(tasks)
 
 
-def timing_out(seconds: float, again: bool) -> Plan:
-    """Plan sixteen successful tasks of 1 s, or 1.5 s for two of them, and two that time out."""
-    tasks = four_lanes("ask", 1.0, 4)
-    tasks[0].stop = tasks[1].stop = 1.5
-    for number in (16, 17):
-        late = Task(f"ask-{number}", 0, 4.0, 4.0 + seconds, state="erred", thread=number)
-        late.exception = "TimeoutError('no answer')"
-        tasks.append(late)
-        if again:
-            begin = 5.0 + seconds
-            tasks.append(Task(late.key, 0, begin, begin + 1, thread=number))
-            late.became = "released"
-    return Plan(tasks)
-
-
 RECOMPUTED = four_lanes("load", 1.0, 4)
 for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
     task.key = before.key  # the first round is repeated
@@ -852,10 +837,6 @@ finds("failed-tasks", "errors that are nobody's", with_last(state="erred", becam
     exception="KeyError('shard')", ended_by="client-releases-keys-7"), severity="low", nobodys=True)
 finds("failed-tasks", "errors", RAISED, severity="high", function="parse", tasks=1,
     kinds=["ValueError in parse"], key="parse-5", raised_at="/home/me/work.py:7 parse", start=1.0)
-finds("failed-tasks", "time-outs that are far above what others take", timing_out(10.0, False),
-    limit={"ran": 10.0, "took": 1.0, "most": 1.5})
-finds("retried-tasks", "time-outs of attempts, near what others take", timing_out(1.2, True),
-    limit={"ran": pytest.approx(1.2), "took": 1.0, "most": 1.5})
 # Four task runs of 1 s, on four threads.
 finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
     tasks=4, lost=4.0, settings=[{"persist": "load"}])
@@ -989,12 +970,6 @@ finds("lost-workers", "what kills workers by the clock is not a lack of memory",
     rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)} |
     {"others": 0, "memory": 73e6, "limit": 2e9})
 # fmt: on
-
-
-def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path) -> None:
-    tasks = four_lanes("ask", 1.0, 2, state="erred", exception="requests.ReadTimeout('5 s')")
-    limit = facts_of(found(Plan(tasks), tmp_path)["failed-tasks"])["limit"]
-    assert limit == pytest.approx({"ran": 1.0, "took": NAN, "most": NAN}, nan_ok=True)
 
 
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:

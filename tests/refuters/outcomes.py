@@ -39,28 +39,10 @@ def retried_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
     # The sentence leaves open whether a task run that never started was an attempt.
     low, high = (len(failed) / max(len(all_), 1) for all_ in (every, evidence.runs))
     yield from lies(claim["share"], low, high, "their share")
-    yield from _time_outs(claim, evidence)
     if not is_most(str(claim.function), most([row["function"] for row in failed])):
         yield f"most failed in another function than {claim.function}"
     if not is_most(claim["category"], most([category(row.get("exception")) for row in failed])):
         yield f"most did not fail with {claim['category']}"
-
-
-def _time_outs(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare the durations of attempts that timed out with those of successful attempts."""
-    runs = attempts(evidence).where(lambda row: row["function"] == claim.function)
-    late = runs.where(lambda row: "Timeout" in category(row.get("exception")))
-    well = runs.where(lambda row: row["ended"] == "memory").numbers("duration")
-    claimed = claim["limit"]
-    if not claimed:
-        return
-    middle = float(np.median(late.numbers("duration"))) if len(late) else float("nan")
-    yield from differs(claimed["ran"], middle, "seconds until the time-out")
-    if np.isfinite(claimed["most"]) != bool(len(well)):
-        yield f"{len(well)} ended well"
-    elif len(well):
-        yield from differs(claimed["took"], float(np.median(well)), "the median that ended well")
-        yield from differs(claimed["most"], float(well.max()), "the longest that ended well")
 
 
 @refuter("failed-tasks")
@@ -74,7 +56,6 @@ def failed_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
     ended = [row for row in last.values() if row["ended"] == "erred"]
     erred = [row for row in ended if "noted" in row or not is_killed(row)]
     yield from differs(claim["tasks"], len(erred), "tasks that ended in an error")
-    yield from _time_outs(claim, evidence)
     if claim.function not in {row["function"] for row in erred}:
         yield f"no task of {claim.function} ended in an error"
     scheduled = evidence.rows("Task Run").where(by_client)

@@ -14,63 +14,9 @@ from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, cancelled_runs
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
-from dasfprof.analysis.wording import Count, Figures, Seconds, Share
+from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide, excerpt
-
-#: Suffixes of the names of exceptions that report a time limit.
-_TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
-#: Threshold: if the time limit is at least this multiple of the function's longest task, it is not
-#: too short.
-_FAR = 2.0
-
-
-def is_time_out(category: object) -> bool:
-    """Return whether errors of a category report that a time limit was exceeded."""
-    return str(category).endswith(_TIME_OUTS)
-
-
-def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
-    """Return durations of a function whose tasks timed out, or None for other kinds of errors.
-
-    The durations are the median of the task runs that timed out, and the median and maximum of the
-    task runs that succeeded (NaN if none succeeded).
-    """
-    if not is_time_out(category):
-        return None
-    of_function = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
-    seconds = of_function["run"].to_numpy(dtype=float)
-    late = np.array([is_time_out(category) for category in of_function["category"]], dtype=bool)
-    ran, took = seconds[late], seconds[of_function["succeeded"].to_numpy(dtype=bool)]
-    most = Seconds(np.fmax.reduce(took, initial=np.nan))
-    return Figures(ran=_median(ran), took=_median(took), most=most)
-
-
-def limit_or_cause(limit: Figures) -> str:
-    """Return the advice about time-outs, with placeholders for figures `function` and `limit`."""
-    begin = "Compare the time that {function} takes with its limit:"
-    given = "tasks that timed out had run for {limit.ran} (the median)"
-    if np.isnan(limit.most):
-        return (
-            f"{begin} {given}. None of its tasks succeeded, so how long they take is unknown. "
-            "Run one of them without the limit."
-        )
-    advice = (
-        "The limit is high enough. Find out what these tasks waited for, and retry only that step "
-        "inside {function}."
-        if limit.ran >= _FAR * limit.most
-        else "Set the limit well above these times, or give each task less to do."
-    )
-    return (
-        f"{begin} tasks that succeeded took {{limit.took}} (the median) and at most "
-        f"{{limit.most}}, and {given}. {advice}"
-    )
-
-
-def _median(seconds: Array) -> Seconds:
-    seconds = seconds[np.isfinite(seconds)]
-    return Seconds(np.median(seconds) if len(seconds) else "nan")
-
 
 #: Thresholds of failures: fraction of the seconds of all tasks, and fraction of all attempts.
 _FAILED_SECONDS = 0.02
@@ -98,16 +44,13 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     name, category = _most(retried["function"]), _most(retried["category"])
     message = retried["message"].to_numpy()[(retried["category"] == category).to_numpy()][0]
     is_known = isinstance(message, str)
-    limit = find_limit(run, name, category)
     yield Finding.of(
         "retried-tasks",
         "{attempts:attempt} failed and were retried, most with {category} in {function}: "
         "{lost} of thread time.",
         f"That is {{share}} of all attempts. {'First message: {message} ' if is_known else ''}See "
         "processed_tasks().",
-        limit_or_cause(limit)
-        if limit
-        else "Prevent the failures of {function}: fix their cause, or catch {category} inside "
+        "Prevent the failures of {function}: fix their cause, or catch {category} inside "
         "{function} and retry only the step that fails. retries= runs the complete task "
         "again.",
         function=name,
@@ -116,7 +59,6 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
         lost=Seconds(seconds[is_retried].sum()),
         share=Share(is_retried.mean()),
         message=excerpt(message) if is_known else None,
-        limit=limit,
         seconds=run.saved(
             float(seconds[is_retried].sum()) / run.threads,
             running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
@@ -149,7 +91,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     name = str(first["function"])
     pairs = zip(erred["category"], erred["function"], strict=True)
     kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
-    line, limit = first["raised_at"], find_limit(run, name, first["category"])
+    line = first["raised_at"]
     # A client had cancelled these tasks, so their errors may result from the cancellation.
     runs = run.trace.tasks
     gone = (
@@ -169,8 +111,6 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
         "Fix the error, unless it results from the cancellation. A client had cancelled these "
         "tasks before the scheduler learned of their errors, so no result depends on them."
         if nobodys
-        else limit_or_cause(limit)
-        if limit
         else "Fix {function}, or pass retries= if the error is temporary. Tasks that depend on "
         "these have no result.",
         function=name,
@@ -183,7 +123,6 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
         raised_at=excerpt(str(line)) if isinstance(line, str) else None,
         never_ran={other: Count(number) for other, number in never_ran.items()},
         _by_function=", ".join(f"{number} of {other}" for other, number in never_ran.items()),
-        limit=limit,
         severity="low" if nobodys else "high",
         worker=str(run.workers.labels[first["worker"]]),
         start=run.trace.seconds_at(first["start"]),
