@@ -241,11 +241,6 @@ finds("paused-workers", "paused workers whose memory no result takes", Plan(LOAD
     memory_limit=2 * 10**9), costs=2.0, held=1e8, unmanaged=1.5e9, settings=[])
 finds("paused-workers", "paused workers that run tasks", Plan(LOADS, held=LEFT[:2],
     memory_limit=2 * 10**9), unmanaged=None)
-# 80 % of 1.15 GB are 920 MB.
-finds("paused-workers", "a worker near its limit", Plan(filled(["load"], 1.0), used=[(n, at,
-    {"memory": 920_000_000 if n and at else 400_000_000}) for n in (0, 1) for at in (0.0, 4.0)],
-    memory_limit=10**9), alone=True, worker="worker-node1-1", used=9.2e8,
-    settings=[{"memory_limit": 1_150_000_000}])
 # The last task ends at 4 s; the workers pause at 5 s and live for 20 s.
 spares("what workers do after the run", Plan(four_lanes("load", 1.0, 4), held=on_both(*((at,
     {"state": "running" if at < 5 else "paused"}) for at in (0.0, 4.0, 5.0, 20.0)))),
@@ -403,17 +398,6 @@ def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]
     return tasks
 
 
-def in_lock(worker: int) -> list[Task]:
-    """Plan two threads in turn, ten times: 0.4 s with a lock, and 0.12 s without it."""
-    tasks, since = [], {1: 0.0, 2: 0.0}
-    for number in range(20):
-        thread, stop = 1 + number % 2, 0.4 * (number + 1) + 0.12
-        key = f"ask-{worker}{number}"
-        tasks.append(Task(key, worker, since[thread], stop, cpu=0.001, thread=thread))
-        since[thread] = stop
-    return tasks
-
-
 # If two functions wait, for 16 s with 1 % CPU and for 8 s with 25 %, the first one is named.
 TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01) + [
     replace(task, start=task.start + 4.0, stop=task.stop + 4.0)
@@ -456,18 +440,11 @@ finds("blocked-tasks", "more threads where the threads of a pool wait for the ne
     settings=[{"threads_per_worker": 20}])
 finds("shared-bottleneck", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
     0.25, 5)), turn=0.25, absent={"blocked-tasks"})
-# Alone, each takes 0.52 s, which gives 5.2 s instead of 8.12 s.
-finds("per-process-lock", "what tasks do outside of a lock of their process is no wait",
-    Plan(in_lock(0) + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
 # One of two workers is served twice as often as the other.
 finds("shared-bottleneck", "who waits in turn is not a slow worker",
     Plan(in_turn([(0, 1), (0, 1), (1, 1)], 0.25, 8), threads=1))
-# Each process serves one of two tasks at a time, the second process more slowly.
-finds("per-process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
-    *in_turn([(1, 1), (1, 2)], 0.4, 6)]), sampled=False, settings=ONE_EACH)
 finds("per-process-lock", "a lock of the process in samples", asking(("ask", "/home/me/ask.py", 3),
-    ("SerializableLock.__enter__", "/x/dask/utils.py", 1)), sampled=True, in_lock=1.0,
-    settings=ONE_EACH)
+    ("SerializableLock.__enter__", "/x/dask/utils.py", 1)), in_lock=1.0, settings=ONE_EACH)
 finds("blocked-tasks", "a lock of the cluster is none of the process", asking(DASK_LOCK, ("sync",
     "/x/distributed/utils.py", 400), ("acquire", "/lib/python3.13/threading.py", 1)), settings=[],
     absent={"per-process-lock"})
@@ -654,7 +631,7 @@ spares("tasks of one graph", one_by_one(1), "sequential-submission")
 # fmt: on
 for symptom, cause, name in (
     ("slow-worker", "shared-bottleneck", "who waits in turn is not a slow worker"),
-    ("blocked-tasks", "per-process-lock", "a lock of each process"),
+    ("blocked-tasks", "per-process-lock", "a lock of the process in samples"),
     ("blocked-tasks", "sequential-submission", "one task at a time"),
 ):
     finds(symptom, f"{symptom} beneath {cause}", CASES.found[name][0], cause=cause, settings=[])

@@ -325,22 +325,16 @@ def garbage_collection(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("per-process-lock")
 def per_process_lock(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Look for stack samples in a lock or, without any, for one task at a time in each process."""
+    """Look for stack samples in a lock."""
     function_runs = evidence.of(claim.function)
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
     yield from differs(claim["tasks"], len(function_runs), "its tasks")
     yield from differs(claim["lasted"], function_runs.sum("working"), "their seconds")
-    if claim["sampled"]:
-        stacks = stacks_of(function_runs, evidence)
-        asking = sum(map(_asks, stacks))
-        if asking < 0.1 * len(stacks) or not asking:
-            yield f"{asking} of {len(stacks)} samples stand where a lock is asked for"
-        return
-    if len(function_runs.by("address")) < 2:
-        yield "one process alone tells nothing of the others"
-    for runs in function_runs.by("address").values():
-        yield from _no_turns(runs, float(np.median(np.diff(np.sort(runs.numbers("stop"))))))
+    stacks = stacks_of(function_runs, evidence)
+    asking = sum(map(_asks, stacks))
+    if asking < 0.1 * len(stacks) or not asking:
+        yield f"{asking} of {len(stacks)} samples stand where a lock is asked for"
 
 
 def _no_turns(runs: Rows, turn: float) -> Iterator[str]:

@@ -87,11 +87,6 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         name = str(run.function_names[code])
         rows = run.rows_of(name)
         in_lock = waits_of(run.trace, name).get(PROCESS_LOCK, 0.0)
-        sampled = in_lock >= _LOCKED
-        # Without samples in the lock, the tasks of each process must end one after another at
-        # regular intervals, independently of the other processes.
-        if not sampled:
-            in_lock = _turns(run, rows)[1] / max(float(run.working[rows].sum()), 1e-9)
         lost = in_lock * run.working[rows]
         if in_lock < _LOCKED or lost.sum() / run.threads < _LOCK_COSTS * run.wall:
             continue
@@ -99,30 +94,18 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         gain = run.saved(float("nan"), running=run.with_durations(rows, left))
         cores = sum(run.trace.surroundings.cores.values())
         least_wall = float(run.cpu.sum()) / cores if cores else 0.0
-        lock = (
-            "a lock in their process"
-            if sampled
-            else "a lock in their process, or something else that exists once per process"
-        )
-        shown = (
-            "Samples show that its tasks spend {in_lock} of their time in the lock's acquire()."
-            if sampled
-            else "In each process, the tasks of {function} end one after another at regular "
-            "intervals. Tasks that start together take one, two, three, ... of these intervals to "
-            "finish."
-        )
         yield Finding.of(
             "per-process-lock",
             "Only one task of {function} runs per process: its tasks spend {in_lock} of their time "
-            f"waiting for {lock}.",
-            f"{shown} This affects {{tasks:task}}, which took {{lasted}} in total. "
-            '{hottest}See hot_lines() and time_accounting("function").',
+            "waiting for a lock in their process.",
+            "Samples show that these tasks stand in the lock's acquire(). This affects "
+            "{tasks:task}, which took {lasted} in total. {hottest}See hot_lines() and "
+            'time_accounting("function").',
             "Use processes instead of threads, because each process has its own lock: start "
             "{threads} times as many workers with threads_per_worker=1. Additional threads in a "
             "process would wait for the same lock.",
             function=name,
             in_lock=Share(in_lock),
-            sampled=sampled,
             tasks=Count(len(rows)),
             lasted=Seconds(run.working[rows].sum()),
             hottest=hottest_line(run.trace, name),
@@ -151,7 +134,8 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
     in_calls = waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
     name_rows = np.intersect1d(rows, run.rows_of(name))
     share = Share(run.share(lost * run.threads))
-    turn = _turns(run, name_rows)[0]
+    start = run.slots.times.start[name_rows]
+    turn = find_turn(start, start + run.lasted[name_rows])
     # On a starved host, waits for CPU can look like waits for a turn.
     if turn is not None and run.working[name_rows].max() >= _TURNS * turn:
         yield _in_turn(run, name, name_rows, waiting=share, turn=Seconds(turn))
@@ -397,30 +381,6 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
     waited = (times.executing[rows] - times.ready[rows]) + (times.sent[rows] - times.runnable[rows])
     begins, ends = times.executing[rows].min(), run.slots.end[rows].max()
     return bool(waited.sum() >= _BACKLOG * run.threads * max(ends - begins, 1e-9))
-
-
-def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return how tasks take turns: across all workers, or within each process.
-
-    The first value is the interval between turns if tasks of all workers take turns with each
-    other, and otherwise None. The second value is the seconds of waiting for turns if only tasks of
-    the same process take turns, and otherwise 0.
-    """
-    times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
-    start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
-    turn = find_turn(start, stop)
-    lanes = [np.flatnonzero(worker == each) for each in np.unique(worker)]
-    if turn is not None or len(lanes) < 2:
-        return turn, 0.0
-    each = [find_turn(start[lane], stop[lane]) for lane in lanes]
-    if any(interval is None for interval in each):
-        return None, 0.0
-    # A task run that is served immediately is assumed to take the interval, or the shortest
-    # recorded duration if this is longer.
-    least = [float((stop - start)[lane].min()) for lane in lanes]
-    lasts = [max(interval or 0.0, other) for interval, other in zip(each, least, strict=True)]
-    served = sum(interval * len(lane) for interval, lane in zip(lasts, lanes, strict=True))
-    return None, float((stop - start).sum()) - served
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
