@@ -15,9 +15,6 @@ from refuters.figures import Claim, differs, exceeds, is_at_least
 from refuters.registry import refuter
 from refuters.steps import Steps
 
-#: Fractions of the memory limit at which Dask pauses a worker, and that count as near the limit.
-_PAUSES, _NEAR = 0.8, 0.85
-
 
 @refuter("transfer-bound")
 def transfer_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
@@ -81,10 +78,7 @@ def spilling(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("paused-workers")
 def paused_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Add up the time for which samples show paused workers, or compare with limits."""
-    if "limit" in claim.figures:
-        yield from _near_limit(claim, evidence)
-        return
+    """Add up the time for which samples show paused workers."""
     seconds, workers = 0.0, set()
     threads = max((life[2] for life in evidence.lives.values()), default=1)
     for rows in evidence.rows("Managed Memory").by("file").values():
@@ -109,22 +103,6 @@ def paused_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
         results = quiet.numbers("size") - np.nan_to_num(quiet.numbers("spilled_size"))
         limit = evidence.rows("Worker Added").most("memory_limit")
         yield from exceeds(claim["unmanaged"], limit - results.min(initial=limit), "unmanaged")
-
-
-def _near_limit(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare the processes' memory with their limits."""
-    limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
-    peaks = [
-        (rows.most("memory"), limits[address])
-        for address, rows in evidence.rows("Resource Usage").by("address").items()
-        if limits.get(address)
-    ]
-    used, limit = max(peaks, key=lambda peak: (peak[0] / peak[1], peak[0]), default=(0.0, 0.0))
-    yield from differs(claim["used"], used, "the memory of the fullest")
-    yield from differs(claim["limit"], limit, "its limit")
-    near = sum(peak / of >= _NEAR for peak, of in peaks)
-    yield from differs(claim["workers"], near, "workers so near")
-    yield from differs(claim["wanted"], used / _PAUSES, "the advised limit")
 
 
 @refuter("host-memory-full")

@@ -14,7 +14,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs, shuffled_bytes
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 
@@ -31,9 +31,7 @@ _OFTEN = 0.1
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01
-#: Threshold (fraction of the worker's memory limit): a process near its limit. By default, Dask
-#: pauses a worker at a lower fraction and kills it at a higher one.
-_NEAR_LIMIT = 0.85
+#: Threshold (fraction of the host's memory): hardly any memory is available.
 _LITTLE_LEFT = 0.05
 #: Dask's function, as it appears in keys, that prepares the items of a bag for `Bag.groupby`.
 _BAG_GROUPBY = "groupby_tasks_group_hash"
@@ -155,7 +153,15 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     shares = {"its results reach": thresholds.target, "its process reaches": thresholds.spill}
     when = " or ".join(f"{what} {Share(at)}" for what, at in shares.items() if np.isfinite(at))
     # If the memory limit is unknown, it may already be as high as the wanted limit.
-    more, changes = _more_memory(run, wanted, now) if wanted > limit else ("Use", [])
+    more, changes = "Use", list[Change]()
+    if wanted > limit and run.died_of_memory:
+        more = (
+            "Give each worker more memory (how much is unknown, because workers were killed before "
+            "they had all they needed), or use"
+        )
+    elif wanted > limit:
+        more = f"Give each worker a memory_limit of at least {{wanted}}{now}, or use"
+        changes = [Change.of_cluster(memory_limit=int(wanted))]
     why = f" A worker spills when {when} of its limit." if when and changes else ""
     used = ". The process of one worker used up to {process}"
     yield Finding.of(
@@ -183,23 +189,6 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
-    """Return the beginning of a sentence that advises more memory, and the settings for it.
-
-    `wanted` is the memory limit to advise, in bytes. `now` describes the present limit, and follows
-    the advised one in the sentence. The settings are empty if it is unknown how much memory is
-    needed.
-    """
-    if run.died_of_memory:
-        amount = (
-            "more memory (how much is unknown, because workers were killed before they had all "
-            "they needed)"
-        )
-        return f"Give each worker {amount}, or use", []
-    words = f"Give each worker a memory_limit of at least {{wanted}}{now}, or use"
-    return words, [Change.of_cluster(memory_limit=int(wanted))]
-
-
 @rule(
     "paused-workers",
     causes="too-few-tasks serial-chain load-imbalance poor-placement",
@@ -207,11 +196,10 @@ def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, li
     because="the memory of workers was nearly full",
 )
 def paused_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that paused because of full memory, or that came near their memory limit."""
+    """Find workers that paused because of full memory."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")
     if share < _PAUSED or state is None:
-        yield from _near_limit(run)
         return
     paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
     lives, times = paused["worker_id"].to_numpy(), run.trace.since_begin(paused["time"])
@@ -255,34 +243,6 @@ def _unmanaged_while_paused(run: RunFigures, paused: pd.DataFrame) -> float:
     # The process of a paused worker uses at least this fraction of the memory limit.
     unmanaged = (run.memory_limits * pauses)[lives] - results
     return float(unmanaged[np.isfinite(unmanaged) & (unmanaged > results)].max(initial=0.0))
-
-
-def _near_limit(run: RunFigures) -> Iterator[Finding]:
-    """Yield a finding if a worker's process came near the limit at which Dask kills it."""
-    share = ratio(run.memory_peaks, run.memory_limits)
-    each = [memory_thresholds(run.trace, life) for life in range(len(share))]
-    near = share >= [thresholds.near(_NEAR_LIMIT) for thresholds in each]
-    if not near.any():
-        return
-    worst = int(np.nanargmax(np.where(near, share, np.nan)))
-    used = run.memory_peaks[worst]
-    least = Share(min(each[life].near(_NEAR_LIMIT) for life in np.flatnonzero(near).tolist()))
-    wanted = used / min(each[worst].pause, each[worst].near(_NEAR_LIMIT))
-    more, changes = _more_memory(run, wanted)
-    yield Finding.of(
-        "paused-workers",
-        "A worker came near its memory limit: its process used {used} of {limit}.",
-        f"{{workers:worker}} used at least {least} of the limit. "
-        f"{each[worst].pauses_and_kills()}. See processes_resource_usage().",
-        f"{more} fewer threads per worker or smaller chunks.",
-        used=Bytes(used),
-        limit=Bytes(run.memory_limits[worst]),
-        wanted=Bytes(wanted),
-        workers=Count(near.sum()),
-        settings=changes,
-        severity="low",
-        worker=run.life_label(worst),
-    )
 
 
 @rule("host-memory-full", refutes="more-threads", because="a host ran out of memory")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 import pandas as pd
-
-from dasfprof.analysis.wording import Share
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,6 @@ class MemoryThresholds:
         It is a fraction of the memory limit.
         """
         return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
-
-    def pauses_and_kills(self) -> str:
-        """Return a clause that states when Dask pauses and kills workers with these thresholds."""
-        pauses = f"at {Share(self.pause)}" if isfinite(self.pause) else "never"
-        kills = f"at {Share(self.terminate)}" if isfinite(self.terminate) else "never"
-        return f"Dask pauses them {pauses}, and kills them {kills}"
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
