@@ -95,14 +95,6 @@ def _against_cause(cause: str, row: dict[str, Any], layer: Rows) -> Iterator[str
     off_cpu = row["working"] - row["used"]
     if cause == "first run on that worker" and row["timestamp"] > first + row["duration"]:
         yield "it was not the first on its worker"
-    if cause == "skew":
-        firsts: dict[str, float] = {}
-        for other in layer:
-            firsts.setdefault(other["address"], other["timestamp"])
-        later = layer.where(lambda one: one["timestamp"] > firsts[one["address"]])
-        as_long = later.numbers("working").max(initial=0.0) >= 0.5 * row["working"]
-        if row["timestamp"] == firsts[row["address"]] and len(later) and not as_long:
-            yield "it was the first on its worker, and is said to differ anyway"
     if cause == "blocked" and off_cpu < _BLOCKED * row["working"]:
         yield f"it used the CPU for {row['used']:.3g} of {row['working']:.3g} s"
     if cause == "computed longer" and row["used"] < _BLOCKED * row["working"]:

@@ -67,8 +67,6 @@ _WHY = {
     ),
     "first run on that worker": "Use client.run() or a worker plugin to import and load what "
     "{function} needs before its tasks start: its slow tasks were the first on their workers.",
-    "skew": "Profile one of the longest tasks of {function}, whose durations vary widely. If "
-    "this task has more to do than others, split the work more evenly.",
     "blocked": "Check the files, locks and services that {function} uses: its slow tasks waited "
     "without using the CPU.",
     "computed longer": (

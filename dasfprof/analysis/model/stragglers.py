@@ -37,7 +37,7 @@ class Slowness:
     place: Array
     runs: Array
     #: Median seconds of each pair. Then the median of the medians of the same function on the other
-    #: workers.
+    #: workers, or NaN if the pair is not slow by the other thresholds.
     median: Array
     median_elsewhere: Array
     #: Standardized rank sum (Wilcoxon, Mann and Whitney) of the pair's task runs among all task
@@ -58,35 +58,18 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
     functions = Groups(function, int(function.max(initial=-1)) + 1)
     groups = Groups(of_run, len(pairs))
     median = groups.median(seconds)
-    elsewhere = _median_of_others(of_pair, median, functions.count)
     here = groups.sizes.astype(float)
     total = functions.sizes[of_pair].astype(float)
     there = total - here
     spread = np.sqrt(here * there * (total + 1) / 12)
     z = ratio(groups.sum(functions.ranks(seconds)) - here * (total + 1) / 2, spread)
-    slow = (median >= TIMES_OTHERS * elsewhere) & (z >= RANK_SUM_Z)
-    slow &= (here >= FEWEST_ON_A_WORKER) & (there >= FEWEST_ON_A_WORKER)
+    slower = (z >= RANK_SUM_Z) & (here >= FEWEST_ON_A_WORKER) & (there >= FEWEST_ON_A_WORKER)
+    pairs_of_functions, elsewhere = Groups(of_pair, functions.count), np.full(len(pairs), np.nan)
+    for pair in np.flatnonzero(slower).tolist():
+        others = pairs_of_functions.rows(of_pair[pair])
+        elsewhere[pair] = np.median(median[others[others != pair]])
+    slow = median >= TIMES_OTHERS * elsewhere
     return Slowness(of_run, of_pair, where, groups.sizes, median, elsewhere, z, slow)
-
-
-def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return, for each value, the median of its group's other values, or NaN if it is alone."""
-    grouped = Groups(groups, count)
-    places = grouped.places(values)
-    ordered = np.empty(len(values))
-    begins = grouped.begins[groups]
-    ordered[begins + places] = values
-    others = grouped.sizes[groups] - 1
-
-    def other(number: Array) -> Array:
-        """Return, for each value, item `number` of the sorted other values in its group."""
-        return ordered[begins + number + (number >= places)]
-
-    alone = others == 0
-    low = np.where(alone, 0, (others - 1) // 2)
-    high = np.where(alone, 0, others // 2)
-    low, high = low - alone, high - alone
-    return np.where(alone, np.nan, (other(low) + other(high)) / 2)
 
 
 #: Thresholds for a straggler. Threshold (multiple of the median of its layer, see `number_layers`):
@@ -103,10 +86,6 @@ FEWEST = 5
 _LARGER = 1.5
 #: Threshold (fraction of the excess over the median): a cause explains a straggler.
 _EXPLAINS = 0.5
-#: Ratio of the median absolute deviation to the standard deviation of a normal distribution.
-_NORMAL_DEVIATION = 0.6745
-#: Tolerance in deviations: a value up to this much above the expected maximum counts as chance.
-_CHANCE = 0.5
 
 #: Causes in the order in which they are checked. The first cause that explains a straggler is used.
 CAUSES = (
@@ -116,7 +95,6 @@ CAUSES = (
     "deserialising",
     "worker overhead",
     "first run on that worker",
-    "skew",
     "blocked",
     "computed longer",
     "unknown",
@@ -233,7 +211,6 @@ class _Runs:
             self._is_due(deserialize, rows),
             self._is_due(self.seconds - self.working, rows),
             self._first(rows),
-            self._skewed(rows),
             self._is_due(self.working - cpu, rows),
             self._is_due(cpu, rows),
         ]
@@ -273,13 +250,3 @@ class _Runs:
         # them.
         some_later = places.sum((~first).astype(float)) > 0
         return (first & some_later[cells])[rows]
-
-    def _skewed(self, rows: Array) -> Array:
-        """Return, for each of `rows`, whether its layer is likely to have a task run this long."""
-        # Logarithms of durations are assumed to have a normal distribution. Among n values of it,
-        # the expected maximum is about sqrt(2 ln(n)) deviations above the mean.
-        logs = np.log(np.where(self.seconds > 0, self.seconds, np.nan))
-        deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
-        highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
-        above = (logs - self._usual(logs))[rows]
-        return above <= highest * deviations

@@ -153,7 +153,6 @@ def stragglers(run: Run) -> pd.DataFrame:
           - ``spill``, ``deserialising``
           - ``worker overhead``: it waited for the worker's event loop or for its thread
           - ``first run on that worker``
-          - ``skew``: the function's durations vary that much anyway
           - ``blocked``: it waited without using the CPU
           - ``computed longer``, ``unknown``
     """
