@@ -36,6 +36,7 @@ from dasfprof.analysis.model.steps import (
 )
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.worker_exits import NEAR_LIMIT
 from dasfprof.analysis.wording import Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
@@ -200,6 +201,7 @@ def _priced(finding: Finding) -> Finding:
 #: For each reason: the kind of advice that it refutes, and the explanation.
 _FACTS = {
     "died-of-memory": ("more-threads", "memory ran out on a worker"),
+    "near-limit": ("more-threads", "a worker came near its memory limit"),
     "p2p": ("move-data", "a P2P shuffle decides which worker gets each of its outputs"),
     "more-threads": (
         "fewer-threads",
@@ -213,7 +215,12 @@ def _facts(run: RunFigures) -> set[str]:
     queued = (times.executing - times.ready)[: len(rows)]
     # P2P shuffles count if at least half of the waiting time on workers is that of their tasks.
     of_p2p = rows.any() and queued[rows].sum() >= 0.5 * queued.sum()
-    return {name for name, so in (("p2p", of_p2p), ("died-of-memory", run.died_of_memory)) if so}
+    facts = {
+        "p2p": of_p2p,
+        "died-of-memory": run.died_of_memory,
+        "near-limit": (run.memory_peaks >= NEAR_LIMIT * run.memory_limits).any(),
+    }
+    return {name for name, is_fact in facts.items() if is_fact}
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
