@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,6 @@ import pandas as pd
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, question
 from dasfprof.database.columns import Array
@@ -113,12 +111,15 @@ _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
     """Return the sums of messages in a time window by pair of workers."""
     workers, table = run.named, run.transfers
-    hosts, labels, source = _others(run, workers, table["source"])
-    target = workers.numbers(table)
-    pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
-    from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
-    ends = [hosts[from_], labels[from_], hosts[to], labels[to]]
-    names = list(zip(*(end.tolist() for end in ends), strict=True))
+    places, count = list(workers.places), max(len(workers), 1)
+    sources = table["source"].cat
+    codes = sources.codes.to_numpy(dtype=np.int64) * count + workers.numbers(table)
+    pairs, distinct = pd.factorize(codes)
+    known = zip(run.workers["address"], workers.of_lives.tolist(), strict=True)
+    place_of = {address: places[number] for address, number in known}
+    # The address of a worker without a recorded label is shown as its label.
+    starts = [place_of.get(address, ("", address)) for address in [*sources.categories, ""]]
+    names = [(*starts[pair // count], *places[pair % count]) for pair in distinct.tolist()]
     succeeded = succeeded_rows(table)
     size, seconds = amounts(table, succeeded)
     summed = {
@@ -191,36 +192,6 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
     if by == "function":
         return _by_function(run, *run.keys.functions())
     return _of_pairs(run, [_pair_sums(run)])
-
-
-def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
-    """Return the hosts and labels of workers, and the index of the worker in each row of a column.
-
-    `column` contains the addresses of workers. For an address that is not in `Trace.workers`, a
-    worker with the address as its label is appended.
-    """
-    hosts, labels = list(workers.hosts), list(workers.labels)
-    known = {
-        address: number
-        for address, number in zip(run.workers["address"], workers.of_lives, strict=True)
-        if address is not None
-    }
-    numbers = []
-    for address in [*column.cat.categories, ""]:
-        if address not in known:
-            known[address] = len(hosts)
-            hosts.append(_host(address))
-            labels.append(address)
-        numbers.append(known[address])
-    codes = np.array(numbers, dtype=np.int64)[column.cat.codes.to_numpy()]
-    return np.array(hosts, dtype=object), np.array(labels, dtype=object), codes
-
-
-def _host(address: str) -> str:
-    try:
-        return urlsplit(address).hostname or address
-    except ValueError:
-        return address
 
 
 def _by_function(run: Run, codes: Array, names: list[str]) -> pd.DataFrame:
