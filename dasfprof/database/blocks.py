@@ -398,14 +398,6 @@ class Source:
         del self.rows[: len(popped)]
         return popped
 
-    def withdraw(self, row: Any) -> bool:
-        """Remove a row if `rows` still contains it, and return whether it did."""
-        for position in reversed(range(len(self.rows))):
-            if self.rows[position] is row:
-                del self.rows[position]
-                return True
-        return False
-
     @classmethod
     def from_schema(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
         """Return a source for facts that are already rows of the given schema."""

@@ -193,7 +193,7 @@ class FileDatabase(EventDatabase):
         # Events that are being written count as pending: they would also be lost with the process.
         if len(rows) + source.in_flight >= source.wake_at:
             self.writer.make_room(source)
-            if self.writer.closed and self.writer.withdraw(source, event):
+            if self.writer.closed:
                 raise self._closed_error()
 
     def commit(self) -> None:

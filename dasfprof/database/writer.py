@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import threading
 import time
 import weakref
@@ -102,21 +101,6 @@ class Wake:
         self._unset.acquire(blocking=False)
 
 
-def comes_from_a_signal(error: BaseException) -> bool:
-    """Return whether an error was raised by a signal handler, not by the interrupted code."""
-    if not isinstance(error, Exception):
-        return True
-    handlers = {
-        getattr(signal.getsignal(number), "__code__", 0) for number in range(1, signal.NSIG)
-    }
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            return True
-        trace = trace.tb_next
-    return False
-
-
 __all__ = ["Folded", "Source", "TraceWriter"]
 
 
@@ -190,8 +174,6 @@ class TraceWriter:
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
-        #: Error that a signal handler raised while facts were written, or None.
-        self._interrupt: BaseException | None = None
         self._at_exit: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -328,14 +310,6 @@ class TraceWriter:
     def _has_room(self, source: Source) -> bool:
         return source.pending + source.in_flight < self.commit_threshold
 
-    def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a row that was appended after the writer had been closed.
-
-        Return whether the row was removed. A row that was already written cannot be removed.
-        """
-        with self._drain_lock:
-            return source.withdraw(row)
-
     def create(self) -> bool:
         """Create an empty file, unless it was created before or this is a forked child.
 
@@ -355,7 +329,6 @@ class TraceWriter:
         """Write all facts that were recorded before this call, in the thread of the caller."""
         self._pace.hurried = True
         self._drain()
-        self._raise_interrupt()
 
     def close(self) -> None:
         """Write the pending facts and the closing frame, and end the background thread."""
@@ -378,15 +351,6 @@ class TraceWriter:
                 end = {"kind": "end", "events": self._blocks.events, **self.ending}
                 self._blocks.append(self._blocks.frame(end))
             self.losses.warn_of_all()
-        self._raise_interrupt()
-
-    def _raise_interrupt(self) -> None:
-        """Raise the error that a signal handler raised while facts were written, if any."""
-        # Python runs signal handlers in the main thread.
-        if threading.current_thread() is threading.main_thread():
-            error, self._interrupt = self._interrupt, None
-            if error is not None:
-                raise error
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval
@@ -431,12 +395,7 @@ class TraceWriter:
         """Count a step of work, and pause if a pause is due, to let other threads run."""
         self._steps += 1
         if not self.closed:
-            try:
-                self._pace.pause()
-            # An error during the pause must not lose the facts that are being written.
-            except BaseException as error:
-                if comes_from_a_signal(error):
-                    self._interrupt = error
+            self._pace.pause()
 
     def _drain(self, finish: bool = False) -> None:
         # A call in the thread that is already writing comes from a signal handler or a finalizer.

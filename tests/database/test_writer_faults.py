@@ -605,51 +605,6 @@ def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
     assert writer.losses.by_cause == {"no memory": 3}
 
 
-PAUSED = """
-class OutOfTime(OSError):
-    pass
-
-def out_of_time(*_):
-    raise OutOfTime
-
-def interrupted_sleep(seconds):
-    global raised
-    raised += 1
-    if raised == 1:
-        signal.raise_signal(signal.SIGALRM)
-    elif sys.argv[2] == "broken":
-        raise OSError(22, "no sleep")
-
-raised = 0
-signal.signal(signal.SIGALRM, out_of_time)
-writer.time.sleep, writer.WORK_SECONDS = interrupted_sleep, -1
-database = FileDatabase(sys.argv[1], flush_interval=1e300)
-for number in range(2000):
-    database.record(InstantEvent("n", 1.0, args={"number": number}))
-try:
-    database.commit()
-except OutOfTime:
-    print("out of time")
-database.close()
-print(raised, database.writer.losses.by_cause)
-"""
-
-
-@pytest.mark.parametrize("sleep", ["sound", "broken"])
-def test_a_pause_that_fails_costs_nothing(tmp_path: Path, sleep: str) -> None:
-    """This holds if the system's sleep fails, and if a signal handler raises an exception in it.
-
-    The handler's exception belongs to the program, and is raised after the rows are in the file.
-    """
-    path = tmp_path / "t.msgpack"
-    first, second = run_script(PAUSED, str(path), sleep).stdout.splitlines()
-    assert first == "out of time"
-    raised, causes = second.split(" ", 1)
-    assert int(raised) > 5
-    assert causes == "{}"
-    assert numbers_in(FileDatabase(path)) == [*range(2000)]
-
-
 def test_ctrl_c_while_rows_are_written_is_counted(tmp_path: Path) -> None:
     def fold(rows: list[Any]) -> Any:
         if 300 in rows:
