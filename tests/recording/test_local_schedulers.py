@@ -125,7 +125,6 @@ def test_errors_are_raised_as_always_and_recorded(scheduler: str, tmp_path: Path
         profiled = failed()
     assert type(plain) is type(profiled)
     frames = [traceback.extract_tb(error.__traceback__) for error in (plain, profiled)]
-    assert not [frame for frame in frames[1] if frame.filename.endswith("local_task.py")]
     assert frames[0][-1].name == frames[1][-1].name == "failing"
     (row,) = computed(run)
     assert (row["state"], row["exception"]) == ("erred", "LookupError('no 7')")

@@ -27,10 +27,9 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.local_task import (
     TaskFacts,
     in_task,
-    run_elsewhere,
     run_here,
+    run_in_pool,
     text_of,
-    without_ours,
 )
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 from dasfprof.recording.guard import logging_errors
@@ -118,13 +117,9 @@ class Compute:
         if not observed:
             return self._submit(function, batch, *more)
         if self.is_here:
-            future = self._submit(run_here, function, batch, self)
-            error = future.exception() if self.scheduler == SYNC else None
-            if error is not None:  # The computing thread raises the error after the batch ends.
-                error.__traceback__ = without_ours(error.__traceback__)
-            return future
+            return self._submit(run_here, function, batch, self)
         expected: Future[Any] = Future()
-        future = self._submit(run_elsewhere, function, batch)
+        future = self._submit(run_in_pool, function, batch)
         future.add_done_callback(partial(self._receive, expected, keys))
         return expected
 
@@ -145,7 +140,7 @@ class Compute:
             expected.set_exception(error)
             return
         try:
-            for facts in runs or ():
+            for facts in runs:
                 self.note_end(facts)
         finally:
             expected.set_result(results)

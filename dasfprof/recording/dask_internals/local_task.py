@@ -6,9 +6,6 @@ three functions, which unpickle the task's inputs, pickle its result, and pack i
 task's function starts when unpickling ends, and pickling starts when the task's function has ended.
 So these three functions are wrapped, and the task is unchanged. Other processes return the facts
 together with the results.
-
-dasfprof may not be installed in a process of a pool. That process can still run the batch, because
-it receives the source text of `run_elsewhere`, but no facts are recorded.
 """
 
 from __future__ import annotations
@@ -21,12 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import thread_time, time
-from types import TracebackType
 from typing import Any
 
 from dask.sizeof import sizeof
 
-from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.task_runs.results import ResultDescriber
 
 logger = logging.getLogger(__name__)
@@ -187,21 +182,6 @@ def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
     return results
 
 
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Remove the frames of this module from a traceback, and return it.
-
-    Call this only after the functions to which these frames belong have returned.
-    """
-    frames = []
-    while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") != __name__:
-            frames.append(trace)
-        trace = trace.tb_next
-    for frame, following in zip(frames, [*frames[1:], None], strict=False):
-        frame.tb_next = following
-    return frames[0] if frames else None
-
-
 def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[TaskFacts]]:
     """Run a batch in this process of a pool. Return the results and the facts about each task."""
     results: list[Any] = []
@@ -215,16 +195,3 @@ def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[T
             facts.dtype = None if facts.dtype is None else str(facts.dtype)
             runs.append(facts)
     return results, runs
-
-
-@by_value
-def run_elsewhere(function: Any, batch: Any) -> Any:
-    """Run a batch in a process of a pool, and return the results and the facts about each task.
-
-    The facts are None if dasfprof is not installed in that process.
-    """
-    try:
-        from dasfprof.recording.dask_internals.local_task import run_in_pool
-    except Exception:
-        return function(batch), None
-    return run_in_pool(function, batch)
