@@ -317,18 +317,3 @@ def profile_calls(
     pulse.start()
     undo.append(pulse.stop)
     return profiles
-
-
-def _forget() -> None:
-    """Stop profiling in a forked child, which inherits the active profiler of its parent."""
-    global _profiling  # noqa: PLW0603
-    if _profiling.locked():
-        if _MONITORING is None:
-            sys.setprofile(None)
-        else:
-            _MONITORING.set_events(_TOOL, 0)
-    _profiling = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

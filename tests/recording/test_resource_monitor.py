@@ -21,8 +21,6 @@ from recorded_facts import assert_whole, facts
 
 import dasfprof
 from dasfprof.analysis.trace import Trace
-from dasfprof.recording.plugins import resources as resource
-from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.probes.process import ProcessUsage
 
 INTERVAL = 0.05
@@ -170,29 +168,6 @@ def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Pat
         wait_until(lambda: len(holders()) > 1)
         wait_until(lambda: len(addresses(client)) == 2 and first not in addresses(client))
     assert_one_at_a_time(run)
-
-
-def test_forked_child_does_not_keep_the_duty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "_DUTY_INTERVAL", 0.0)
-    name = f"test-fork-{os.getpid()}"
-    first, second = HostDuty(name), HostDuty(name)
-    assert first.held()
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(write_end, b"up")
-        time.sleep(60)
-        os._exit(0)
-    try:
-        assert os.read(read_end, 2) == b"up"
-        first.release()
-        assert second.held()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        second.release()
-        os.close(read_end)
-        os.close(write_end)
 
 
 def test_a_blocked_event_loop_shows(client: Client, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,20 +131,6 @@ def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None
     assert functions() == originals
     for queue in queues:
         queue.stop()
-
-
-def test_a_forked_child_is_not_observed(observed: Observed) -> None:
-    worker, queue, _ = observed
-    child = os.fork()
-    if child == 0:
-        ended = 1
-        try:
-            ended = 0 if run_task(worker) == 5 and not queue.readings else 2
-        finally:
-            os._exit(ended)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert run_task(worker) == 5
-    assert set(queue.readings) == {"inc-1"}
 
 
 @pytest.mark.parametrize("given", [1, 2, 3])

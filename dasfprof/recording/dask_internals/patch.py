@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -25,16 +24,6 @@ Listener = TypeVar("Listener")
 
 #: Held while patches are placed or removed.
 _changing = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """Replace the lock in a forked child, because another thread of the parent may hold it."""
-    global _changing  # noqa: PLW0603
-    _changing = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Patch:

@@ -10,8 +10,6 @@ Coroutine tasks are not observed, nor are tasks in a pool of processes, which ha
 from __future__ import annotations
 
 import inspect
-import os
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -30,10 +28,6 @@ TaskCallable = Callable[..., Any]
 #: Returns a wrapper of a function. The first positional argument of the function is the task. The
 #: wrapper must raise only exceptions that the function raises.
 Wrap = Callable[[TaskCallable], TaskCallable]
-
-_lock = threading.Lock()
-#: The patches of this process, from the oldest to the newest.
-_patches: list[Patch] = []
 
 
 def availability() -> str:
@@ -54,10 +48,7 @@ def observe(worker: Any, wrap: Wrap) -> Callable[[], None] | None:
     """
     if availability() != "available":
         return None
-    with _lock:
-        patch = Patch(distributed.worker, RUN_TASK, partial(_around, worker, wrap))
-        _patches.append(patch)
-    return partial(_remove, patch)
+    return Patch(distributed.worker, RUN_TASK, partial(_around, worker, wrap)).remove
 
 
 def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
@@ -71,25 +62,6 @@ def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
         return (ours if is_observed else original)(*args, **kwargs)
 
     return run_observed
-
-
-def _remove(patch: Patch) -> None:
-    with _lock:
-        patch.remove()
-        if patch in _patches:
-            _patches.remove(patch)
-
-
-def _abandon() -> None:
-    """Remove all wrappers in a forked child, because the workers belong to the parent."""
-    global _lock  # noqa: PLW0603  (Another thread of the parent may have held it.)
-    _lock = threading.Lock()
-    while _patches:
-        _patches.pop().remove()
-
-
-if hasattr(os, "register_at_fork"):  # Windows lacks this function, but can import this module.
-    os.register_at_fork(after_in_child=_abandon)
 
 
 def are_known(worker: Any) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
-import weakref
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, process_time
@@ -157,19 +155,6 @@ class ResourceMonitor(RecordingPart):
             self._writer.threshold_reached(self._source)
 
 
-#: All duties of this process. A forked child releases the duties that it inherits.
-_duties: weakref.WeakSet[HostDuty] = weakref.WeakSet()
-
-
-def _leave_to_parent() -> None:
-    for duty in list(_duties):
-        duty.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
-
-
 class HostDuty:
     """Elects one process of a host for a duty, such as reading the host's counters.
 
@@ -188,9 +173,6 @@ class HostDuty:
         self._socket: socket.socket | None = None
         self._everyone = not LINUX
         self._ask_again = 0.0
-        # A forked child closes the socket that it inherits. Otherwise, the child would have the
-        # duty after its parent dies.
-        _duties.add(self)
 
     def held(self) -> bool:
         """Return whether this process has the duty. If the duty is free, this process takes it."""
