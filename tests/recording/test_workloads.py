@@ -324,27 +324,6 @@ def test_start_is_right_just_after_a_heartbeat(client: Client, tmp_path: Path) -
     assert begun - SHIFT / 4 < row["timestamp"] <= begun
 
 
-def test_a_correction_that_only_the_task_knows_is_noted(client: Client, tmp_path: Path) -> None:
-    """Two heartbeats come within the task, so the first correction applies to no start or end."""
-
-    def wait() -> float:
-        begun = time.time()
-        wait_for("go-shifted")
-        return begun
-
-    worker = list(client.nthreads())[:1]
-    with dasfprof.profile(client, directory=tmp_path) as run, heartbeat_between(client, worker):
-        future = client.submit(wait, key="shifted-2", workers=worker)
-        record.wait_until(lambda: running(client, "shifted-2"))
-        client.run(correct, 1.4 * SHIFT, workers=worker)
-        Event("go-shifted", client=client).set()
-        begun = future.result()
-    (row,) = computed(run)
-    assert begun - SHIFT / 4 < row["timestamp"] <= begun
-    # A heartbeat that was under way when they were stopped may have brought another one.
-    assert delays(run)[worker[0]] >= {SHIFT, 1.4 * SHIFT}
-
-
 def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: Path) -> None:
     def total(parts: list[Any], _: int) -> float:
         return float(sum(part.sum() for part in parts))

@@ -46,14 +46,13 @@ from dasfprof.recording.task_runs.hidden_tasks import HiddenTasks, hide_rows, hi
 from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
 from dasfprof.recording.task_runs.outcomes import failed_run, transfer
 from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.task_notes import RUN, UNKNOWN, ClockCorrections, TaskNotes
+from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     Reading,
     RunQueue,
     availability,
     collections_of,
-    correction_of,
     cpu_seconds,
 )
 from dasfprof.recording.under_way.tasks import watch_worker
@@ -85,7 +84,11 @@ class WorkerTaskPlugin(RecordingPart):
         self._ready: dict[Any, float] = {}
         self._executing: dict[Any, float] = {}
         self._seceded: dict[Any, float] = {}
-        self._clock = ClockCorrections()
+        #: Dask's current correction of the worker's clock, in seconds.
+        self._correction = 0.0
+        #: For running tasks that got a thread before this correction, by key: the correction at
+        #: that time.
+        self._earlier: dict[Any, float] = {}
         #: Readings of CPU waits by key. A reading is removed when the note of its run is appended.
         self._readings: dict[Any, Reading] = {}
         #: The last rescheduled task, which Dask may forget before the outcome is reported.
@@ -107,7 +110,7 @@ class WorkerTaskPlugin(RecordingPart):
             header["unmetered"] = True
         database, constants = self._open_database(worker, **header)
         self._writer = database.writer
-        notes = TaskNotes(self._guard, self._clock.by_number)
+        notes = TaskNotes(self._guard)
         self._source = Source(notes.fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
@@ -190,7 +193,7 @@ class WorkerTaskPlugin(RecordingPart):
             if finish in _ENDS:
                 return
             if finish == "executing":
-                if self._worker.scheduler_delay != self._clock.current:
+                if self._worker.scheduler_delay != self._correction:
                     self._note_correction()
                 self._executing[key] = time()
             elif finish == "waiting":
@@ -212,17 +215,18 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _note_correction(self) -> None:
         """Record Dask's current correction of this worker's clock."""
-        self._clock.change(self._worker.scheduler_delay, self._executing)
-        self._append((CLOCK, (time(), self._clock.current)))
+        for key in self._executing:
+            self._earlier.setdefault(key, self._correction)
+        self._correction = self._worker.scheduler_delay
+        self._append((CLOCK, (time(), self._correction)))
 
-    def _note_run(self, facts: tuple[Any, ...], metrics: Any) -> None:  # noqa: PLR0912
+    def _note_run(self, facts: tuple[Any, ...], metrics: Any) -> None:
         """Append the note of a task run, and remove the stored times of its task.
 
         `facts` are the items named in `FACTS`.
         """
         key, prefix, run_id = facts[:3]
-        clock = self._clock
-        if self._worker.scheduler_delay != clock.current:
+        if self._worker.scheduler_delay != self._correction:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size = None, 0.0, 0.0, 0
         within = False
@@ -244,19 +248,12 @@ class WorkerTaskPlugin(RecordingPart):
         storage = self._storage.write(key, run_id) if self._moved else 0.0
         collecting = self._collected.pop(key, 0.0) if self._collected else 0.0
         executing = self._executing.pop(key, None)
-        correction = clock.number if executing is not None else UNKNOWN
-        if clock.of_earlier:
-            correction = clock.of_earlier.pop(key, correction)
+        correction = self._earlier.pop(key, self._correction) if self._earlier else self._correction
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
         # Coroutines have no CPU seconds, because several share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
-        if reading is not None and reading != clock.current:
-            applied = correction_of(reading)
-            if applied is not None and applied not in clock.known:
-                clock.known.add(applied)
-                self._append((CLOCK, (executing or done, applied)))
         if within and cpu is not None:
             # Dask subtracts all seconds that are metered within the task, such as waits of P2P
             # shuffles.

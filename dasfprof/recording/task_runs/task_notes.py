@@ -6,7 +6,7 @@ The writer's thread calls the converters.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,53 +80,6 @@ class FlatNotes:
         return [[*a, *b] for a, b in zip(first, second, strict=True)]
 
 
-#
-# A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
-# is an estimate of the difference from the scheduler's clock. Each heartbeat may change the
-# correction.
-
-#: Number that stands for the correction of a task that was running before recording started.
-UNKNOWN = 0
-
-#: Maximum number of stored corrections. A worker takes more than an hour to make so many.
-_MOST_CORRECTIONS = 10_000
-
-
-class ClockCorrections:
-    """Dask's corrections of one worker's clock, numbered from 1.
-
-    An instance is changed only on the worker's event loop.
-    """
-
-    def __init__(self) -> None:
-        #: The current correction (seconds) and its number.
-        self.current, self.number = 0.0, UNKNOWN
-        #: The latest corrections (seconds) by number.
-        self.by_number: dict[int, float] = {}
-        #: The latest corrections (seconds). A correction may change again before a hook notices it.
-        #: If the thread of a task has read such a correction, the worker's hooks add it here.
-        self.known: set[float] = set()
-        #: For running tasks that got a thread before the current correction, by key: the number of
-        #: the correction at that time.
-        self.of_earlier: dict[Any, int] = {}
-
-    def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Set the current correction (seconds), and give it the next number.
-
-        `running` has the keys of running tasks. These tasks got their threads before the change. If
-        a task has no number yet, it gets the number of the previous correction.
-        """
-        for key in running:
-            self.of_earlier.setdefault(key, self.number)
-        self.current = correction
-        self.number += 1
-        if len(self.known) >= _MOST_CORRECTIONS:
-            self.known.clear()
-        self.known.add(correction)
-        self.by_number[self.number] = correction
-        self.by_number.pop(self.number - _MOST_CORRECTIONS, None)
-
-
 #: Fields of a note with facts that Dask has about a task run that ended, in order.
 FACTS = (
     "key",
@@ -150,7 +103,7 @@ RUN = (
     "received",
     "ready",
     "executing",
-    "correction",  # Number of the correction at the time when the task got a thread.
+    "correction",  # Dask's correction of the clock when the task got a thread (see `TaskNotes`).
     "seceded",
     "done",
     "thread",
@@ -170,17 +123,17 @@ _MAX_TEXTS = 10_000
 class TaskNotes(FlatNotes):
     """Converts the notes of one worker into rows. It receives the notes in slices, in order.
 
+    A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
+    is an estimate of the difference from the scheduler's clock (seconds). Each heartbeat may change
+    the correction. It is subtracted again.
+
     Parameters
     ----------
     guard
         Handles the error if a note cannot be converted. The other notes are still converted.
-    corrections
-        Dask's corrections of the worker's clock (seconds) by number. The worker's hooks add
-        further corrections.
     """
 
-    def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
-        self._corrections = corrections
+    def __init__(self, guard: HookGuard) -> None:
         self._texts: dict[Any, str] = {}
         super().__init__(COMPUTE, RUN, self._run_columns, guard)
 
@@ -197,7 +150,7 @@ class TaskNotes(FlatNotes):
             begins = begins - number_array(corrections, "<f8")
         except struct.error:  # Some times or corrections are None.
             facts = (starts, stops, executing, done, runs["correction"], corrections)
-            begins, durations = zip(*map(self._times, *facts), strict=True)
+            begins, durations = zip(*map(_times, *facts), strict=True)
         return {
             **runs,
             "timestamp": begins,
@@ -217,34 +170,6 @@ class TaskNotes(FlatNotes):
             return prefixes
         return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
-    def _times(  # noqa: PLR0917
-        self,
-        start: float | None,
-        stop: float | None,
-        executing: float | None,
-        done: float,
-        number: int,
-        correction: float | None,
-    ) -> tuple[float, float]:
-        """Return the start of a task run on the worker's clock, and the duration of the task run.
-
-        `correction` is the clock correction that Dask added to `start` and `stop`. It is None for
-        coroutines. `number` is the number of the correction when the task got a thread.
-        """
-        if start is None or stop is None:
-            # Dask has no times of a task run that was rescheduled, or that failed before its
-            # function was called.
-            start = executing or done
-            return start, max(0.0, done - start)
-        duration = max(0.0, stop - start)  # The clock may have been set back.
-        if correction is not None:
-            return start - correction, duration
-        known = self._corrections.copy()  # A hook may add a correction meanwhile.
-        correction = next(seconds for at, seconds in known.items() if at >= number)
-        # A heartbeat may have changed the correction before Dask read it. The start is therefore
-        # moved such that the task run ends by `done`, but does not start before `executing`.
-        return max(executing or 0.0, min(start - correction, done - duration)), duration
-
     def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
         if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true.
             return dtypes
@@ -261,6 +186,32 @@ class TaskNotes(FlatNotes):
                 self._texts.clear()
             text = self._texts[dtype] = str(dtype)
         return text
+
+
+def _times(  # noqa: PLR0917
+    start: float | None,
+    stop: float | None,
+    executing: float | None,
+    done: float,
+    assumed: float,
+    correction: float | None,
+) -> tuple[float, float]:
+    """Return the start of a task run on the worker's clock, and the duration of the task run.
+
+    `correction` is the clock correction that Dask added to `start` and `stop`. It is None for
+    coroutines. `assumed` is the correction when the task got a thread.
+    """
+    if start is None or stop is None:
+        # Dask has no times of a task run that was rescheduled, or that failed before its function
+        # was called.
+        start = executing or done
+        return start, max(0.0, done - start)
+    duration = max(0.0, stop - start)  # The clock may have been set back.
+    if correction is not None:
+        return start - correction, duration
+    # A heartbeat may have changed the correction before Dask read it. The start is therefore moved
+    # such that the task run ends by `done`, but does not start before `executing`.
+    return max(executing or 0.0, min(start - assumed, done - duration)), duration
 
 
 def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
