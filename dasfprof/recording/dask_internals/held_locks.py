@@ -40,9 +40,8 @@ class _Held(NamedTuple):
     waited: float
 
 
-#: By task: the locks that it holds. The key is the name of the asyncio task that Dask creates for
-#: the task.
-_held: dict[str, list[_Held]] = {}
+#: The locks that each task holds, by the task's key. Tasks that are coroutines are left out.
+_held: dict[Any, list[_Held]] = {}
 _lock = threading.Lock()
 
 
@@ -50,26 +49,17 @@ def held_by(key: Any) -> list[list[str]]:
     """Return the kind and the name of each lock that the task with this key holds."""
     if not _held:
         return []
-    held = list(_held.get(_task_name(key), ()))
+    held = list(_held.get(key, ()))
     return [[lock.kind, lock.name] for lock in held if lock.owner() is not None]
 
 
-def _task_name(key: Any) -> str:
-    return f"execute({key!r})"
-
-
-def _current_task() -> str | None:
-    """Return the name by which `_held` lists this thread's or coroutine's task, or None."""
-    with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
-        current = asyncio.current_task()
-        if current is not None:
-            name = current.get_name()
-            return name if name.startswith("execute(") else None
+def _current_task() -> Any:
+    """Return the key of the task that this thread runs, or None."""
     with contextlib.suppress(ValueError):  # This is not a thread of a worker.
         threads = getattr(get_worker(), "active_threads", {})
         thread = threading.get_ident()
         if thread in threads:
-            return _task_name(threads[thread])
+            return threads[thread]
     return None
 
 
@@ -134,18 +124,6 @@ def _note_acquired(original: Any, patch: Patch) -> Any:
     return acquire
 
 
-def _note_acquired_by_coroutine(original: Any, patch: Patch) -> Any:
-    async def acquire(*args: Any, **kwargs: Any) -> Any:
-        asked = time()
-        result = await original(*args, **kwargs)
-        if patch.active and result:
-            with contextlib.suppress(Exception):
-                _acquired(args[0], asked)
-        return result
-
-    return acquire
-
-
 def _note_released(original: Any, patch: Patch) -> Any:
     def release(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -161,7 +139,6 @@ def _hooks() -> tuple[Hook, ...]:
     semaphore, multi_lock = distributed.Semaphore, distributed.MultiLock
     return (
         (semaphore, "acquire", _note_acquired),
-        (semaphore, "_acquire", _note_acquired_by_coroutine),
         (semaphore, "release", _note_released),
         (multi_lock, "acquire", _note_acquired),
         (multi_lock, "release", _note_released),

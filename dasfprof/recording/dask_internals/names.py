@@ -200,10 +200,6 @@ UNDER_WAY = Names(
     f"{_WORKER}.active_threads_lock",
     f"{_MACHINE}:TaskState.start_time",
 )
-HELD_BY_COROUTINES = Names(
-    "the locks that coroutine tasks hold are unknown",
-    "distributed.semaphore:Semaphore._acquire",
-)
 LAST_TICK = Names(
     "blocked event loops are not recorded",
     "distributed.core:Server._last_tick",

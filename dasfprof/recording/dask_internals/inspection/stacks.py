@@ -136,31 +136,17 @@ MOST_KEYS = 100
 CALLS = {
     ("distributed.lock", "acquire"): ("Lock", "self"),
     ("distributed.semaphore", "acquire"): ("Semaphore", "self"),
-    ("distributed.semaphore", "_acquire"): ("Semaphore", "self"),
     ("distributed.multi_lock", "acquire"): ("MultiLock", "self"),
     ("distributed.event", "wait"): ("Event", "self"),
     ("distributed.queues", "get"): ("Queue.get", "self"),
     ("distributed.queues", "put"): ("Queue.put", "self"),
     ("distributed.variable", "get"): ("Variable", "self"),
     ("distributed.client", "gather"): ("gather", "futures"),
-    ("distributed.client", "_gather"): ("gather", "futures"),
     ("distributed.client", "result"): ("result", "self"),
-    ("distributed.client", "_result"): ("result", "self"),
     ("distributed.client", "exception"): ("result", "self"),
     ("distributed.client", "wait"): ("wait", "fs"),
-    ("distributed.client", "_wait"): ("wait", "fs"),
     ("distributed.client", "__next__"): ("as_completed", "self"),
     ("distributed.actor", "result"): ("actor call", "self"),
-}
-
-#: By the request that a coroutine sends to the scheduler: the name of the call.
-REQUESTS = {
-    "semaphore_acquire": "Semaphore",
-    "multi_lock_acquire": "MultiLock",
-    "event_wait": "Event",
-    "queue_get": "Queue.get",
-    "queue_put": "Queue.put",
-    "variable_get": "Variable",
 }
 
 #: A wait: the name of the call, the name of the primitive, and the keys of the futures.
@@ -177,12 +163,6 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not module.startswith("distributed."):
             continue
-        if frame.f_code.co_name == "send_recv_from_rpc":
-            kind = REQUESTS.get(str(frame.f_locals.get("key")))
-            if kind is not None:
-                request = frame.f_locals.get("kwargs") or {}
-                name = request.get("name", request.get("locks"))
-                return kind, list(map(str, name)) if isinstance(name, list) else str(name), []
         call = CALLS.get((module, frame.f_code.co_name))
         if call is None:
             continue
