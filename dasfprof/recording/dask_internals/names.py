@@ -119,10 +119,6 @@ METERING = Names(
     f"{_MACHINE}:ExecuteSuccessEvent",
     f"{_MACHINE}:ExecuteFailureEvent",
     f"{_MACHINE}:RescheduleEvent",
-)
-#: If one of the three names is missing, the states of transfers would be wrong.
-TRANSFERS = Names(
-    "no transfers between workers",
     f"{_MACHINE}:GatherDepDoneEvent",
     f"{_MACHINE}:GatherDepSuccessEvent",
     f"{_MACHINE}:GatherDepBusyEvent",
@@ -172,9 +168,6 @@ P2P = Names(
     f"{_SHUFFLE}._comms:CommShardsBuffer.process",
     f"{_SHUFFLE}._comms:CommShardsBuffer.send",
     f"{_SHUFFLE}._core:ShuffleRun.local_address",
-)
-P2P_ERROR = Names(
-    "failed messages of P2P shuffles count as sent",
     f"{_SHUFFLE}._buffer:ShardsBuffer._exception",
 )
 SERIALISING = Names("how long workers take to serialise results is unknown", f"{_WORKER}.get_data")
@@ -209,13 +202,9 @@ SCHEDULER_STATE = Names(
     "the work in progress on the scheduler is unknown",
     f"{_STATE}.task_prefixes",
     f"{_STATE}.unrunnable",
+    f"{_STATE}.transition_counter",
     "distributed.scheduler:TaskPrefix.state_counts",
     "distributed.scheduler:TaskPrefix.all_durations",
-    plugins=(SCHEDULER,),
-)
-TRANSITIONS = Names(
-    "the work in progress on the scheduler is recorded only every 10 s",
-    f"{_STATE}.transition_counter",
     plugins=(SCHEDULER,),
 )
 

@@ -64,11 +64,6 @@ def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
     return run_observed
 
 
-def are_known(worker: Any) -> bool:
-    """Return whether a worker knows which task each thread runs."""
-    return hasattr(worker, "active_threads")
-
-
 def running_tasks(worker: Any) -> dict[int, Any]:
     """Return the worker's dict of the running tasks' keys by thread identity, or an empty dict."""
     return getattr(worker, "active_threads", {})

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
+from dasfprof.recording.dask_internals.task_functions import running_tasks
 from dasfprof.recording.guard import HookGuard
 
 # In worker processes, `logging.Logger.callHandlers` is wrapped, which receives each record that is
@@ -48,7 +49,7 @@ class _RecordHandler:
         left_out: Callable[[], object],
         guard: HookGuard,
     ) -> None:
-        self._threads = worker.active_threads
+        self._threads = running_tasks(worker)
         self._tasks = worker.state.tasks
         self._level, self._listener, self._left_out = level, listener, left_out
         self._guard = guard

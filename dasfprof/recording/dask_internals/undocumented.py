@@ -49,7 +49,7 @@ def turn_interval() -> float:
 def fingerprint(scheduler: Any) -> tuple[Any, ...]:
     """Return a value that changes with any change of tasks, workers, clients or primitives."""
     return (
-        getattr(scheduler, "transition_counter", None),
+        scheduler.transition_counter,
         [(worker.address, worker.status) for worker in scheduler.workers.values()],
         list(scheduler.clients),
         primitives(scheduler),

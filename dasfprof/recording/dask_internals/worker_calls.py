@@ -9,7 +9,6 @@ from time import perf_counter, time
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.names import Names
 from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
@@ -141,10 +140,10 @@ def _report(
         target, _, size = (*args, *kwargs.values())
         if target == sender:
             return
-        error = getattr(buffer, "_exception", None)
+        state = "failed" if buffer._exception else "success"
         for address, observer, _ in listeners:
             if address == sender:
-                observer((start, seconds, target, size, "failed" if error else "success"))
+                observer((start, seconds, target, size, state))
     except Exception:
         for *_, guard in listeners:
             guard.caught("a message of a P2P shuffle")
@@ -162,18 +161,18 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 # has a label, a value and a unit. A label may occur more than once.
 
 
-def _outcome(used: Names, name: str) -> Any:
-    """Return Dask's class with this name, or `NoneType` if Dask lacks a name in `used`."""
-    kind = used.find(name) if used.exist() else None
+def _outcome(name: str) -> Any:
+    """Return Dask's class with this name, or `NoneType` if Dask lacks it."""
+    kind = names.METERING.find(name)
     return kind if isinstance(kind, type) else type(None)
 
 
-ExecuteSuccessEvent = _outcome(names.METERING, "ExecuteSuccessEvent")
-ExecuteFailureEvent = _outcome(names.METERING, "ExecuteFailureEvent")
-RescheduleEvent = _outcome(names.METERING, "RescheduleEvent")
-GatherDepDoneEvent = _outcome(names.TRANSFERS, "GatherDepDoneEvent")
-GatherDepSuccessEvent = _outcome(names.TRANSFERS, "GatherDepSuccessEvent")
-GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
+ExecuteSuccessEvent = _outcome("ExecuteSuccessEvent")
+ExecuteFailureEvent = _outcome("ExecuteFailureEvent")
+RescheduleEvent = _outcome("RescheduleEvent")
+GatherDepDoneEvent = _outcome("GatherDepDoneEvent")
+GatherDepSuccessEvent = _outcome("GatherDepSuccessEvent")
+GatherDepBusyEvent = _outcome("GatherDepBusyEvent")
 
 
 def has_metering() -> bool:
@@ -198,11 +197,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
         def observed(*args: Any, **kwargs: Any) -> Any:
             if patch.active:
                 try:
-                    given = args
-                    if len(args) < 2:  # Some arguments are passed by name.
-                        bound = inspect.signature(original).bind(*args, **kwargs)
-                        given = tuple(bound.arguments.values())
-                    observe(given[0], given[1])
+                    observe(*(*args, *kwargs.values())[:2])
                 except Exception:
                     guard.caught("the outcome of a task run or transfer")
             return original(*args, **kwargs)

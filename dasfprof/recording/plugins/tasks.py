@@ -22,7 +22,6 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import (
     serialising,
-    task_functions,
     worker_calls,
     worker_functions,
 )
@@ -169,12 +168,8 @@ class WorkerTaskPlugin(RecordingPart):
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
         )
         self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
-        if task_functions.are_known(worker):
-            self._undo.append(
-                samples.sample(
-                    TASK_SAMPLE, partial(TaskThreads, worker, self._executing, self.hidden)
-                )
-            )
+        threads = partial(TaskThreads, worker, self._executing, self.hidden)
+        self._undo.append(samples.sample(TASK_SAMPLE, threads))
 
     async def teardown(self, worker: Any) -> None:
         """Remove the hooks, and return when everything that was recorded is on disk."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_logs import listen
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
@@ -73,9 +72,8 @@ def watch_logs(
             },
         )
 
-    if task_functions.are_known(worker):
-        too_many = partial(rows.losses.add, "too many logs")
-        undo.append(listen(worker, settings.log_level, write, too_many, guard))
+    too_many = partial(rows.losses.add, "too many logs")
+    undo.append(listen(worker, settings.log_level, write, too_many, guard))
 
 
 def _error(record: logging.LogRecord) -> str:
