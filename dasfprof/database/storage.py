@@ -12,10 +12,8 @@ import re
 import shutil
 import tempfile
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +28,6 @@ from dasfprof.errors import (
     SourceNotFoundError,
     TraceError,
 )
-from dasfprof.text import count_of
 
 _PASSWORD = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
 #: Pattern of a `pathlib.Path` that was made from a URL and lost a slash by this.
@@ -195,48 +192,6 @@ def why_not_writable(url: str, path: str) -> str | None:
 
 #: Maximum number of pieces that are fetched at the same time.
 _AT_ONCE = 8
-#: Maximum length (bytes) of a range of missing pieces. Pieces after a longer range are not used.
-_MOST_MISSING = 1 << 30
-
-
-@dataclass
-class StoredFile:
-    """A trace file that a storage contains in pieces, and its local copy."""
-
-    path: Path
-    #: Size in bytes of each part that was copied. The key of a piece is its position, and the key
-    #: of a call profile is its name.
-    sizes: dict[int | str, int] = field(default_factory=dict)
-
-    def pieces(self) -> list[tuple[int, int]]:
-        """Return the position and the size of each piece that was copied, in order."""
-        return sorted((part, size) for part, size in self.sizes.items() if isinstance(part, int))
-
-    def missing(self) -> list[tuple[int, int]]:
-        """Return the start and the end of each byte range that no piece contains."""
-        gaps, end = [], 0
-        for begin, size in self.pieces():
-            if begin > end:
-                gaps.append((end, begin))
-            end = max(end, begin + size)
-        return gaps
-
-    def write(self, part: int | str, data: bytes) -> None:
-        """Write a piece of the trace file, or a call profile.
-
-        If `part` is a number, it is the position of the piece in the local copy. If it is a text,
-        it is the name of the call profile's file, which is next to the local copy.
-        """
-        if isinstance(part, str):
-            (self.path.parent / part).write_bytes(data)
-        elif part > self.path.stat().st_size + _MOST_MISSING:
-            data = b""
-        else:
-            with self.path.open("r+b") as copy:
-                copy.seek(part)
-                copy.write(data)
-        self.sizes[part] = len(data)
-
 
 #: Runs that this process has found in storages, by URL and directory.
 _runs: dict[tuple[str, str], StoredRun] = {}
@@ -249,8 +204,10 @@ class StoredRun(TraceFiles):
         super().__init__(*(runs.parse_run(directory) or (directory,)))
         self.directory = directory
         self._storage = storage
-        #: The files that were found in the storage, by name of their directory.
-        self.copies: dict[str, StoredFile] = {}
+        #: Copies of the trace files that were found in the storage, by name of their directory.
+        self._copies: dict[str, Path] = {}
+        #: Size in bytes of each piece and each call profile that was copied, by its path.
+        self._sizes: dict[str, int] = {}
         self._local: Path | None = None
         self._lock = threading.Lock()
 
@@ -271,23 +228,22 @@ class StoredRun(TraceFiles):
                 sizes = self._storage.sizes(self.directory)
             except Exception as error:  # Any error of the storage's library.
                 raise TraceError(f"{self._storage.url} cannot be read: {reason(error)}") from error
-            outdated: list[tuple[str, StoredFile, int | str]] = []
+            outdated: list[tuple[str, Path, int | None]] = []
             for path, size in sorted(sizes.items()):
                 directory, _, name = path.rpartition("/")
                 stem, position = runs.stem_of(directory), runs.position_of(name)
-                part = name if position is None else position
-                if stem is not None and (position is not None or name.endswith(".pstats")):
-                    file = self._file(directory, stem)
-                    if file.sizes.get(part) != size:
-                        outdated.append((path, file, part))
+                is_part = position is not None or name.endswith(".pstats")
+                if stem is not None and is_part and self._sizes.get(path) != size:
+                    outdated.append((path, self._copy(directory, stem), position))
             with ThreadPoolExecutor(_AT_ONCE if self._storage.parallel else 1) as threads:
                 for start in range(0, len(outdated), _AT_ONCE):
                     batch = outdated[start : start + _AT_ONCE]
                     contents = threads.map(self._get, [path for path, _, _ in batch])
-                    for (_, file, part), data in zip(batch, contents, strict=True):
+                    for (path, file, position), data in zip(batch, contents, strict=True):
                         if data is not None:
-                            file.write(part, data)
-            self.files = [file.path for file in self.copies.values() if file.pieces()]
+                            self._sizes[path] = len(data)
+                            _write(file, path, position, data)
+            self.files = [file for file in self._copies.values() if file.stat().st_size]
             return self.files
 
     def _get(self, path: str) -> bytes | None:
@@ -300,12 +256,22 @@ class StoredRun(TraceFiles):
             url = f"{self._storage.url}/{self.directory}/{path}"
             raise TraceError(f"{url} cannot be read: {reason(error)}") from error
 
-    def _file(self, directory: str, stem: str) -> StoredFile:
-        if directory not in self.copies:
+    def _copy(self, directory: str, stem: str) -> Path:
+        if directory not in self._copies:
             if self._local is None:
                 self._local = Path(tempfile.mkdtemp(dir=_directory_of_copies()))
-            self.copies[directory] = StoredFile(create_exclusively(self._local / f"{stem}.msgpack"))
-        return self.copies[directory]
+            self._copies[directory] = create_exclusively(self._local / f"{stem}.msgpack")
+        return self._copies[directory]
+
+
+def _write(file: Path, path: str, position: int | None, data: bytes) -> None:
+    """Write a piece into the copy of its trace file, or a call profile next to the copy."""
+    if position is None:
+        (file.parent / path.rpartition("/")[2]).write_bytes(data)
+    else:
+        with file.open("r+b") as copy:
+            copy.seek(position)
+            copy.write(data)
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
@@ -372,16 +338,6 @@ def open_stored(url: str) -> list[Path]:
             f"run {run.name!r} in {shown(directory)} has no files yet. Each process uploads new "
             "events every 30 s, at run.flush() and at the end."
         )
-    for copy in run.copies.values():
-        gaps = copy.missing()
-        if gaps and copy.pieces():
-            size = sum(end - begin for begin, end in gaps)
-            pieces = count_of(len(gaps), "piece")
-            warnings.warn(
-                f"{copy.path.name} lacks at least {pieces} in {shown(directory)} ({size:,} bytes). "
-                "The remainder is used.",
-                stacklevel=3,
-            )
     return files
 
 
