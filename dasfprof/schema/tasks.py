@@ -351,7 +351,6 @@ key             key      key      the key
 run_id          int      id       Dask's number of the attempt
 victim          text     text     address of the busy worker
 thief           text     text     address of the idle worker
-requested       time     time     when the scheduler asked the victim for the task
 """,
 )
 

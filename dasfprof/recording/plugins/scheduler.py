@@ -104,12 +104,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._receiver: Receiver | None = None
         self.sender: Sender | None = None
         #: For unfinished tasks, by key: the time and the stimulus at which the task became known,
-        #: the time at which it was queued, the time at which it was stolen, and the time at which
-        #: the scheduler requested the steal.
+        #: the time at which it was queued, and the time at which it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
-        self._requested: dict[Any, float] = {}
         #: For tasks that were sent to a worker, by key: the time, the stimulus, and the address of
         #: the worker.
         self._sent: dict[Any, tuple[float, str, str]] = {}
@@ -368,14 +366,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
-            if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "request":
-                pending = {key: at for key, at in self._requested.items() if key in self._sent}
-                self._requested = pending | {key: at for at, _, key, *_ in msg[1]}
-            elif topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
+            if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
-                requested = self._requested.pop(key, None)
                 # A steal gives the task a new run_id.
-                self._write(STEAL, key, self._tasks[key].run_id, victim, thief, requested)
+                self._write(STEAL, key, self._tasks[key].run_id, victim, thief)
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
