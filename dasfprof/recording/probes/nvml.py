@@ -169,15 +169,12 @@ def reason_of(error: Exception) -> GpuAvailability:
 
 @dataclass
 class _Reading:
-    """Values that are read together, and the functions that can read them.
-
-    The preferred function is the first in `ways`. Functions that can never work are removed from
-    it.
-    """
+    """Values that are read together, and the function that reads them."""
 
     name: str
     width: int
-    ways: list[Callable[[], Values]]
+    #: None if it can never work.
+    read: Callable[[], Values] | None
     reported: set[GpuAvailability] = field(default_factory=set)
 
 
@@ -202,15 +199,14 @@ class GpuReader:
         self._handle = device.handle
         self._slow_due: dict[str, float] = {}
         self._readings = [
-            _Reading("utilization", 2, [self._utilization]),
-            # Drivers before 510 lack version 2.
-            _Reading("memory", 2, [lambda: self._memory(nvml.nvmlMemory_v2), self._memory]),
-            _Reading("power", 1, [lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)]),
-            _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
-            _Reading("memory_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_MEM)]),
-            _Reading("temperature", 1, [self._temperature]),
-            _Reading("pcie", 2, [self._pcie]),
-            _Reading("processes", 1, [self._processes]),
+            _Reading("utilization", 2, self._utilization),
+            _Reading("memory", 2, self._memory),
+            _Reading("power", 1, lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)),
+            _Reading("sm_clock", 1, lambda: self._clock(nvml.NVML_CLOCK_SM)),
+            _Reading("memory_clock", 1, lambda: self._clock(nvml.NVML_CLOCK_MEM)),
+            _Reading("temperature", 1, self._temperature),
+            _Reading("pcie", 2, self._pcie),
+            _Reading("processes", 1, self._processes),
         ]
 
     def sample(self) -> Values | None:
@@ -225,19 +221,15 @@ class GpuReader:
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:
-        while reading.ways:
+        if reading.read is not None:
             try:
-                return reading.ways[0]()
+                return reading.read()
             except (self._nvml.NVMLError, AttributeError) as error:
                 reason = reason_of(error)
                 self.lost = reason is GpuAvailability.LOST
-                if not self._is_final(error, reason):
-                    self._report(reading, reason, error)
-                    break
-                # The function would fail each time, so the next one replaces it.
-                reading.ways.pop(0)
-                if not reading.ways:
-                    self._report(reading, reason, error)
+                if self._is_final(error, reason):
+                    reading.read = None  # It would fail each time.
+                self._report(reading, reason, error)
         return (None,) * reading.width
 
     def _is_final(self, error: Exception, reason: GpuAvailability) -> bool:
@@ -257,8 +249,8 @@ class GpuReader:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
         return rates.gpu, rates.memory
 
-    def _memory(self, *version: Any) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, *version)
+    def _memory(self) -> Values:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
         return memory.used, memory.total
 
     def _clock(self, kind: int) -> Values:
