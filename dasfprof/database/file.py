@@ -212,7 +212,7 @@ class FileDatabase(EventDatabase):
         Raises
         ------
         SourceNotFoundError
-            If there is no file, because nothing was recorded. The message names similar files.
+            If there is no file, because nothing was recorded.
         """
         self.commit()
         if self._reader is None and not self.path.exists():
@@ -228,7 +228,7 @@ class FileDatabase(EventDatabase):
         Raises
         ------
         SourceNotFoundError
-            If there is no file, because nothing was recorded. The message names similar files.
+            If there is no file, because nothing was recorded.
         """
         return chain.from_iterable(map(split_names, self.trace_file().batches()))
 
@@ -241,7 +241,7 @@ class FileDatabase(EventDatabase):
         Raises
         ------
         SourceNotFoundError
-            If there is no file, because nothing was recorded. The message names similar files.
+            If there is no file, because nothing was recorded.
         """
         file = self.trace_file()
         return Completion([file.path]).events(file)

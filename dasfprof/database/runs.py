@@ -94,19 +94,10 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
 
 
 def missing_file(path: Path) -> SourceNotFoundError:
-    """Return the error for a missing file. Its message lists files with similar names."""
-    import difflib  # takes 9 ms, and only this error needs it
-
-    try:
-        others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
-    except OSError:
-        others = []
-    near = difflib.get_close_matches(path.name.removesuffix(".msgpack"), sorted(others), n=3)
-    names = " or ".join(repr(stem + ".msgpack") for stem in near)
-    hint = f" Did you mean {names}?" if near else ""
+    """Return the error for a missing file."""
     return SourceNotFoundError(
-        f"there is no trace file {path}.{hint} Pass a file, a directory, a glob or a run's "
-        f"name. `dasfprof info {path.parent}` lists the runs there."
+        f"there is no trace file {path}. Pass a file, a directory, a glob or a run's name. "
+        f"`dasfprof info {path.parent}` lists the runs there."
     )
 
 

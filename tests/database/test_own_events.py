@@ -227,13 +227,13 @@ def test_switches_are_true_or_false() -> None:
     assert make_settings().enable_nvtx is False
 
 
-def test_reading_a_name_that_is_not_there_names_files_near_it(tmp_path: Path) -> None:
+def test_reading_a_name_that_is_not_there_creates_no_file(tmp_path: Path) -> None:
     for name in ("training.msgpack", "other.msgpack"):
         with FileDatabase(tmp_path / name) as database:
             database.record(InstantEvent("n", 1.0))
     profiler = EventProfiler(tmp_path / "trainig.msgpack")
     for read in (profiler.get_traces, profiler.batches):
-        with pytest.raises(SourceNotFoundError, match=r"Did you mean 'training\.msgpack'\?"):
+        with pytest.raises(SourceNotFoundError, match=r"there is no trace file .*trainig"):
             read()
     with pytest.raises(InvalidArgumentError, match=r"is a directory\. Pass a file in it"):
         EventProfiler(tmp_path)
