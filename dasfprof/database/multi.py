@@ -17,7 +17,6 @@ from dasfprof.database.profiler import EventProfiler, HostDatabase, open_databas
 from dasfprof.database.reader import (
     NO_TRACE,
     Time,
-    TraceFile,
     has_frame,
     intact_header,
     is_dasf_trace,
@@ -271,8 +270,7 @@ def _header(path: Path) -> dict[str, Any] | None:
     header = intact_header(path)
     try:
         if header is None and is_trace(path):
-            is_dasf = is_dasf_trace(path)
-            header = {"run_uuid": "DASF"} if is_dasf else TraceFile(path).read_header()
+            header = {"run_uuid": "DASF"} if is_dasf_trace(path) else {}
     except FileNotFoundError:  # The file has just been removed.
         return None
     except OSError as error:

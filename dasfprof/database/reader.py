@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice, pairwise
@@ -21,7 +21,7 @@ from dasfprof.database import columns, frames, values
 from dasfprof.database.blocks import Batch, decode_block
 from dasfprof.database.frames import LARGE_BYTES, inflate
 from dasfprof.database.runs import missing_file
-from dasfprof.errors import InvalidArgumentError, NotATraceError
+from dasfprof.errors import DasfprofError, InvalidArgumentError, NotATraceError
 
 #: A time: Unix seconds, a datetime, or a text in ISO 8601. If a time zone is missing, it is UTC.
 Time: TypeAlias = float | datetime | str
@@ -124,8 +124,6 @@ _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
 CLIENT_GONE = "client gone"
 #: Number of bytes to read from the end of a file for its closing frame, which is much shorter.
 _END_BYTES = 4096
-#: Number of bytes to read from the start of a file for its header, which is usually shorter.
-_HEADER_BYTES = 1 << 14
 #: Number of frames at the start of a file from which its inflated length is estimated.
 _TYPICAL_FRAMES = 32
 
@@ -280,16 +278,8 @@ def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
 
 def intact_header(path: Path) -> dict[str, Any] | None:
     """Return the header of a file, or None if the first frame is not an intact header."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            # Read only the start of the file, because a directory may contain the files of a year.
-            data = file.read(_HEADER_BYTES)
-        if data.startswith(frames.MARKER):
-            for _, payload in frames.scan_frames(data, frames.Damage()):
-                block = values.unpack(inflate(payload))
-                return block if isinstance(block, dict) and block.get("kind") == "header" else None
-    except (OSError, *values.DAMAGE_ERRORS):
-        pass
+    with suppress(OSError, DasfprofError):
+        return TraceFile(path).read_header() or None
     return None
 
 
