@@ -30,9 +30,6 @@ HEAD_BYTES = _HEAD.size + _CHECK.size
 #: Maximum length of a payload that msgpack libraries can read.
 MAX_PAYLOAD_BYTES = (1 << 31) - 1
 
-#: Maximum number of bytes whose checksum a reader computes, as a multiple of the file's length.
-_CHECKED_TIMES = 4
-
 
 class EventsFrame(bytes):
     """The bytes of a frame of events, with facts about the frame for the file's index."""
@@ -64,7 +61,6 @@ class Damage:
 
     #: Number of bytes between intact frames that belong to no frame.
     corrupt_bytes: int = 0
-    #: Number of separate ranges of such bytes.
     #: Number of bytes of an incomplete frame at the end of the file. The frame is still being
     #: written, or the process died.
     cut_bytes: int = 0
@@ -81,15 +77,10 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
     A payload is a view of `data`. It is valid until the next frame is requested.
     """
     position, size = 0, len(data)
-    # Frames overlap only if damage removed bytes. The limit is for malicious files: each of many
-    # heads could claim that its payload is the remainder of the file, and each payload would be
-    # checksummed.
-    allowance = _CHECKED_TIMES * size
     while position < size:
         length = _believed_length(data, position, size)
         if length is not None and position + HEAD_BYTES + length <= size:
             start = position + HEAD_BYTES
-            allowance -= length
             # Copying the payloads would take an eighth of the total time of reading.
             with memoryview(data) as view, view[start : start + length] as payload:
                 intact = zlib.crc32(payload) == _HEAD.unpack_from(data, position)[2]
@@ -98,7 +89,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
             if intact:
                 position = start + length
                 continue
-        following = _next_head(data, position + 1, size) if allowance >= 0 else None
+        following = _next_head(data, position + 1, size)
         if following is None:
             if _is_cut_frame(data, position, size):
                 damage.cut_bytes += size - position

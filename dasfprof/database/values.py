@@ -96,13 +96,6 @@ def unpack(data: bytes | memoryview) -> Any:
     One of DAMAGE_ERRORS
         If the bytes are not msgpack.
     """
-    # Some versions of msgpack allocate a list of the claimed length, for each level of nesting,
-    # before they detect that items are missing. Therefore check the bytes with `skip` first, which
-    # allocates nothing.
-    length = max(1, len(data))
-    walk = msgpack.Unpacker(read_size=length, max_buffer_size=length)
-    walk.feed(data)
-    walk.skip()
     return msgpack.unpackb(
         data,
         ext_hook=_from_extension,
