@@ -106,12 +106,16 @@ def assert_found(
 ) -> dict[str, dict[str, Any]]:
     """Assert that a rule has this finding in a planned run; None means that a figure is missing.
 
-    Fractional numbers may differ by 2 %. ``alone`` requires that there are no other findings, and
-    ``absent`` names rules that find nothing. Returns the findings by rule.
+    Fractional numbers may differ by 2 %. ``absent`` names rules that find nothing, and ``alone``
+    requires that no other rule has a finding. Only the rules are applied that are named, or are in
+    ``beside``. With ``alone``, or if the finding must have no cause, all rules are applied. Returns
+    the findings by rule.
     """
-    findings = found(plan, directory)
-    assert not expected.pop("alone", False) or findings.keys() == {rule}
-    assert not findings.keys() & {*expected.pop("absent", ())}
+    alone, absent = expected.pop("alone", False), expected.pop("absent", ())
+    rules = (rule, *absent, *expected.pop("beside", ()), expected.get("cause", rule))
+    findings = found(plan, directory, *(() if alone or None in rules else rules))
+    assert not alone or findings.keys() == {rule}
+    assert not findings.keys() & {*absent}
     facts = facts_of(findings[rule])
     told = {name: facts.get(name) for name in expected}
     wanted = {

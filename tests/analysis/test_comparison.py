@@ -296,24 +296,19 @@ def test_settings_that_differ(tmp_path: Path) -> None:
 
 
 def words(before: object, after: object) -> str:
-    """Compare, and return the text."""
-    comparison = compare(before, after)  # type: ignore[arg-type]
-    return " ".join([str(comparison), *comparison.notes])
-
-
-def assert_tables(before: object, after: object) -> None:
-    """Assert that all tables exist for any runs."""
+    """Compare, assert that all tables exist, and return the text."""
     comparison = compare(before, after)  # type: ignore[arg-type]
     tables = [asked(by) for asked in (comparison.waterfall, comparison.thread_time) for by in BY]
     tables += [comparison.hot_lines(by) for by in ("line", "function", "library")]
     tables += [comparison.functions, comparison.steps, comparison.memory]
     tables += [comparison.findings, comparison.surroundings, comparison.runs]
     assert all(isinstance(table, pd.DataFrame) for table in tables)
+    return " ".join([str(comparison), *comparison.notes])
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Noisy().write(tmp_path_factory.mktemp("good") / "good", 1)
+def good(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return Trace.from_database(Noisy().write(tmp_path_factory.mktemp("good") / "good", 1))
 
 
 def other_run(kind: str, directory: Path) -> Path:
@@ -353,13 +348,11 @@ def other_run(kind: str, directory: Path) -> Path:
         ("dasf", ""),
     ],
 )
-def test_what_cannot_be_compared_is_said(good: Path, tmp_path: Path, kind: str, told: str) -> None:
-    other = other_run(kind, tmp_path / kind)
-    assert told in words(good, other)
-    assert_tables(good, other)
+def test_what_cannot_be_compared_is_said(good: Trace, tmp_path: Path, kind: str, told: str) -> None:
+    assert told in words(good, other_run(kind, tmp_path / kind))
 
 
-def test_a_run_that_did_not_end_is_left_out_beside_others(good: Path, tmp_path: Path) -> None:
+def test_a_run_that_did_not_end_is_left_out_beside_others(good: Trace, tmp_path: Path) -> None:
     assert "The same run is on both sides" in words(good, good)
     hung().write(tmp_path / "hung")
     several = [tmp_path / "hung", Noisy().write(tmp_path / "other", 2)]
@@ -368,7 +361,7 @@ def test_a_run_that_did_not_end_is_left_out_beside_others(good: Path, tmp_path: 
     assert "one run each" in text
 
 
-def test_sources_that_are_none(good: Path, tmp_path: Path) -> None:
+def test_sources_that_are_none(good: Trace, tmp_path: Path) -> None:
     (tmp_path / "void").mkdir()
     for source, error, words in (
         (tmp_path / "void", SourceNotFoundError, "no run in the directory"),

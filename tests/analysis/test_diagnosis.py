@@ -435,7 +435,9 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
     # Two threads are idle for 6 s while at least two tasks are ready elsewhere, before the last
     # round.
     expected = {"severity": "high", "worker": "worker-node1-0", "seconds": 3.0}
-    findings = assert_found(Plan(tasks), tmp_path, "poor-placement", **expected)
+    findings = assert_found(
+        Plan(tasks), tmp_path, "poor-placement", **expected, beside={"load-imbalance"}
+    )
     imbalance = findings["load-imbalance"]
     assert (imbalance["Severity"], imbalance["Cause"]) == ("low", "poor-placement")
 

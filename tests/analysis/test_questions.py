@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import pydoc
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -145,13 +144,21 @@ def test_an_answer_is_that_of_the_method() -> None:
     pd.testing.assert_frame_equal(answer, analyser.time_accounting("host"))
 
 
+@pytest.fixture(scope="module")
+def without_tasks(tmp_path_factory: pytest.TempPathFactory) -> list[TraceAnalyser]:
+    """Analyse traces without a file, events, or a scheduler, and one with a single sample."""
+    sampled = record(tmp_path_factory.mktemp("sampled") / "run", [usage(1.0)])
+    traces = [], made_trace([]), made_trace([], scheduler=False), sampled
+    return [*map(TraceAnalyser, traces)]
+
+
 @pytest.mark.parametrize("question", questions.all(), ids=lambda item: item.name)
-def test_a_trace_without_tasks_has_all_tables(question: Any, tmp_path: Path) -> None:
+def test_a_trace_without_tasks_has_all_tables(
+    question: Any, without_tasks: list[TraceAnalyser]
+) -> None:
     if question.needs_arguments:
         return
-    sampled = record(tmp_path / "run", [usage(1.0)])
-    traces = [], made_trace([]), made_trace([], scheduler=False), sampled
     for by in (None, *question.further_groupings):
-        for analyser in map(TraceAnalyser, traces):
+        for analyser in without_tasks:
             request = questions.Request(question, {} if by is None else {"by": by})
             assert not len(request.table(analyser)) or question.name in HAVE_ROWS
