@@ -74,7 +74,7 @@ class LocalTasks(RecordingPart):
         self._is_here = worker.scheduler != PROCESSES
         database, constants = self._open_database(worker, **header)
         writer = database.writer
-        notes = TaskNotes()
+        notes = TaskNotes(self._guard)
         source = Source(notes.fold, constants, width=len(RUN))
         writer.start(source)
         rows = FileRows.into(writer, constants)

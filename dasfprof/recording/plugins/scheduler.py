@@ -127,7 +127,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard = HookGuard(writer)
             self._receive(scheduler)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._notes = scheduler_notes()
+            self._notes = scheduler_notes(self._guard)
             self._source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
             writer.start(self._source)
             self._note = writer.extender(self._source)

@@ -109,7 +109,7 @@ class WorkerTaskPlugin(RecordingPart):
             header["unmetered"] = True
         database, constants = self._open_database(worker, **header)
         self._writer = database.writer
-        notes = TaskNotes()
+        notes = TaskNotes(self._guard)
         self._source = Source(notes.fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()

@@ -15,6 +15,7 @@ from dask.utils import key_split
 from dasfprof.database.blocks import Columns
 from dasfprof.database.values import number_array
 from dasfprof.database.writer import Folded
+from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_seconds
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, MARK, RESULT_RELEASED, TASK_RUN
@@ -37,6 +38,8 @@ class FlatNotes:
     make_columns
         A function that receives the items of the notes by field. It returns the columns of the
         rows by name.
+    guard
+        Handles the error if a note cannot be converted. The other notes are still converted.
     """
 
     def __init__(
@@ -44,19 +47,37 @@ class FlatNotes:
         schema: Schema,
         fields: tuple[str, ...],
         make_columns: Callable[[Fields], dict[str, Sequence[Any]]],
+        guard: HookGuard,
     ) -> None:
-        self._schema, self._fields, self._make_columns = schema, fields, make_columns
+        self._schema, self._fields = schema, fields
+        self._make_columns, self._guard = make_columns, guard
 
     def fold(self, notes: list[Any]) -> Folded:
         """Return the rows into which notes are converted."""
-        if notes:
-            width = len(self._fields)
-            columns = self._make_columns(
-                {name: notes[at::width] for at, name in enumerate(self._fields)}
-            )
-            names = [name for name, _ in self._schema.fields + self._schema.args]
-            rows = Columns([columns[name] for name in names])
+        columns = self._columns(notes) if notes else []
+        if columns:
+            rows = Columns(columns)
             yield self._schema, rows, range(len(rows))
+
+    def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
+        """Return the columns into which notes are converted, in the schema's order.
+
+        Notes that cannot be converted are left out. The list is empty if no notes remain.
+        """
+        width = len(self._fields)
+        try:
+            fields = {name: notes[at::width] for at, name in enumerate(self._fields)}
+            columns = self._make_columns(fields)
+            return [columns[name] for name, _ in self._schema.fields + self._schema.args]
+        except Exception:
+            if len(notes) <= width:
+                self._guard.caught("folding a note")
+                return []
+        half = len(notes) // width // 2 * width
+        first, second = self._columns(notes[:half]), self._columns(notes[half:])
+        if not (first and second):
+            return first or second
+        return [[*a, *b] for a, b in zip(first, second, strict=True)]
 
 
 #: Fields of a note with facts that Dask has about a task run that ended, in order.
@@ -105,11 +126,16 @@ class TaskNotes(FlatNotes):
     A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
     is an estimate of the difference from the scheduler's clock (seconds). Each heartbeat may change
     the correction. It is subtracted again.
+
+    Parameters
+    ----------
+    guard
+        Handles the error if a note cannot be converted. The other notes are still converted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guard: HookGuard) -> None:
         self._texts: dict[Any, str] = {}
-        super().__init__(COMPUTE, RUN, self._run_columns)
+        super().__init__(COMPUTE, RUN, self._run_columns, guard)
 
     def _run_columns(self, runs: Fields) -> dict[str, Any]:
         starts, stops, done = runs["start"], runs["stop"], runs["done"]
@@ -153,10 +179,7 @@ class TaskNotes(FlatNotes):
         """Return the text of a dtype."""
         if not isinstance(dtype, np.dtype):
             # Texts of pandas' dtypes are not cached, because they may contain data.
-            try:
-                return str(dtype)
-            except Exception:  # The class of the dtype belongs to another package.
-                return type(dtype).__name__
+            return str(dtype)
         text = self._texts.get(dtype)
         if text is None:
             if len(self._texts) >= _MAX_TEXTS:
@@ -239,9 +262,9 @@ SENT_RUN = (
 _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
-def scheduler_notes() -> FlatNotes:
+def scheduler_notes(guard: HookGuard) -> FlatNotes:
     """Return the object that converts a scheduler's notes into rows."""
-    return FlatNotes(TASK_RUN, SENT_RUN, _task_run_columns)
+    return FlatNotes(TASK_RUN, SENT_RUN, _task_run_columns, guard)
 
 
 def _task_run_columns(runs: Fields) -> dict[str, Any]:
