@@ -175,23 +175,6 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
         assert figures.with_durations(np.arange(1), seconds).tolist() == [0.0, 0.0]
 
 
-def test_transitions_are_the_times_of_all_observers(tmp_path: Path) -> None:
-    times = {"received": T, "ready": T + 1, "executing": T + 2, "done": T + 4}
-    two_workers(tmp_path, first=[ran("f-1", 1, 2.5, **times)])
-    scheduler(tmp_path, [scheduled("f-1", 1, A, -1.0, waiting=T - 2), scheduled("f-2", 2, B, 0.0)])
-    found = Trace.from_database(tmp_path).transitions
-    rows = found.sort_values("time")[["run_id", "observer", "state", "time"]]
-    rows["time"] -= T
-    expected = {
-        (1, "worker"): {"waiting": 0.0, "ready": 1.0, "executing": 2.0, "memory": 4.0},
-        (1, "scheduler"): {"waiting": -2.0, "processing": -1.0, "memory": 1.0},
-        (2, "scheduler"): {"processing": 0.0, "memory": 2.0},
-    }
-    assert sorted(rows.itertuples(index=False, name=None)) == sorted(
-        (*who, state, at) for who, times in expected.items() for state, at in times.items()
-    )
-
-
 def test_dependencies_are_those_of_the_last_run(tmp_path: Path) -> None:
     events = [
         compute("a", 0.0, 1.0, "w"),

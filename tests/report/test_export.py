@@ -202,14 +202,6 @@ def test_duckdb_reads_it(parquet: Path) -> None:
     assert first == [(BEGIN + 1.0,)]
 
 
-def test_transitions_are_all_there(parquet: Path, analyser: TraceAnalyser) -> None:
-    found = pq.read_table(parquet / "transitions.parquet").to_pandas()
-    wanted = analyser.trace.transitions
-    assert len(found) == len(wanted) == 4 * 12  # received, ready, executing, done
-    counts = {"waiting": 12, "ready": 12, "executing": 12, "memory": 11, "erred": 1}
-    assert found["state"].value_counts().to_dict() == counts
-
-
 def test_many_rows_come_in_groups(tmp_path: Path) -> None:
     analyser = analyser_of(tmp_path / "run")
     rows = [number % len(analyser.trace.tasks) for number in range((1 << 16) + 5)]
@@ -272,7 +264,7 @@ def test_all_that_is_recorded_is_described(tmp_path: Path) -> None:
     }
     directory = export(analyser, tmp_path / "out", to="parquet")
 
-    assert {*tables, "keys", "transitions"} == {schema.name for schema in SCHEMAS}
+    assert {*tables, "keys"} == {schema.name for schema in SCHEMAS}
     for path in directory.iterdir():
         described = {field.metadata[b"description"] for field in pq.read_schema(path)}
         assert b"as it was recorded" not in described, path.stem

@@ -10,16 +10,6 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database.columns import Array
 
-#: Times of a task run on its worker, and the state that begins at each of these times.
-WORKER_TIMES = {
-    "received": "waiting",
-    "ready": "ready",
-    "executing": "executing",
-    "seceded": "long-running",
-}
-#: Times of a task run on the scheduler, and the state that begins at each of these times.
-SCHEDULER_TIMES = {"scheduler_waiting": "waiting", "queued": "queued", "sent": "processing"}
-
 #: Function of the barrier task that each P2P shuffle has. Tasks that depend on the barrier get
 #: their data from the shuffle, and not from the barrier.
 P2P_BARRIER = "shuffle-barrier"

@@ -18,7 +18,6 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import FusedLayers
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
-from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
 from dasfprof.database.ends import End
@@ -317,34 +316,6 @@ class Trace:
         begins = np.r_[0, np.cumsum(lengths)][rows]
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return offsets, ids[np.repeat(begins, lengths[rows]) + within]
-
-    @property
-    @once_per_trace
-    def transitions(self) -> pd.DataFrame:
-        """One row for each change of a task run's state.
-
-        The columns are ``key_id, run_id, worker_id, observer, state, time``, where ``observer`` is
-        ``worker`` or ``scheduler``. The last change of a task run has its final state.
-        """
-        tasks, parts = self.tasks, []
-        for observer, times, end, state in (
-            ("worker", WORKER_TIMES, "done", "state"),
-            ("scheduler", SCHEDULER_TIMES, "known", "scheduler_state"),
-        ):
-            for table in (tasks, self.scheduler_only):
-                if end not in table:
-                    continue
-                for column, entered in {**times, end: None}.items():
-                    known = table[table[column].notna()]
-                    entries = known[["key_id", "run_id", "worker_id"]].assign(
-                        observer=observer,
-                        state=known[state].astype(object) if entered is None else entered,
-                        time=known[column],
-                    )
-                    parts.append(entries)
-        return pd.concat(parts, ignore_index=True).astype(
-            {"observer": "category", "state": "category"}
-        )
 
     def __repr__(self) -> str:
         tasks = self.tasks

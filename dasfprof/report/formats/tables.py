@@ -232,9 +232,6 @@ class _Block:
 
 def _blocks(run: Run, name: str) -> Iterator[_Block]:
     """Yield the rows of a table in blocks. An empty table has one empty block."""
-    if name == "transitions":
-        yield from _transitions(run)
-        return
     if name == "keys":
         codes, names = run.keys.functions()
         for part in _parts(len(run.keys)):
@@ -258,25 +255,13 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
         yield _Block(run, table.iloc[part], lists)
 
 
-def _transitions(run: Run) -> Iterator[_Block]:
-    """Yield state transitions block by block, because all of them together may take gigabytes."""
-    nothing = run.scheduler_only.iloc[:0]
-    for part in _parts(len(run.tasks)):
-        piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
-        yield _Block(run, piece.transitions)
-    for part in _parts(len(run.scheduler_only)):
-        scheduler_only = run.scheduler_only.iloc[part]
-        piece = dataclasses.replace(run, tasks=run.tasks.iloc[:0], scheduler_only=scheduler_only)
-        yield _Block(run, piece.transitions)
-
-
 def _parts(rows: int) -> Iterator[slice]:
     return (slice(at, min(at + _ROWS, rows)) for at in range(0, max(rows, 1), _ROWS))
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[ParquetColumn]:
     """Yield the columns of a table that are not in its schema."""
-    if schema.name in ("transitions", "keys"):
+    if schema.name == "keys":
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
     table = getattr(run, schema.name)
