@@ -27,9 +27,6 @@ from dasfprof.text import excerpt
 _MODULE = "dasfprof.handles.trial.trial_run"
 #: Seconds that a program has to end, after Ctrl-C and after SIGTERM.
 _GRACE = (10.0, 3.0)
-#: Part of the commands of helper processes that Python itself starts. On a busy host, these end
-#: later than the program.
-_HELPER = "from multiprocessing."
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,7 @@ class Done:
     is_late: bool
     #: Seconds from the start to the end of the program, or NaN if it did not reach its end.
     program_seconds: float
-    #: Commands of processes that the program left running. They were ended.
-    left_behind: list[str]
+
     #: The program's output, and the last line of its standard error.
     printed: str
     complaint: str
@@ -140,7 +136,7 @@ def run_program(
             has_ended = result.exists()
         finally:
             _end(process)
-            left_behind = _end_group(process.pid)
+            _end_group(process.pid)
     runs = _recorded(traces)
     is_complete = bool(runs) and all(run.is_complete for run in runs)
     facts: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
@@ -148,7 +144,6 @@ def run_program(
         exit_code=facts["exit_code"] if facts else process.returncode,
         is_late=is_late,
         program_seconds=facts["seconds"] if facts and has_ended else float("nan"),
-        left_behind=[] if is_late else left_behind,
         printed=(work / "stdout").read_text(errors="replace"),
         complaint=_last_line((work / "stderr").read_text(errors="replace")),
         clusters=facts.get("clusters", []),
@@ -195,25 +190,18 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_group(group: int) -> list[str]:
-    """End the processes that a program left running, and return their commands."""
+def _end_group(group: int) -> None:
+    """End the processes that a program left running."""
     left = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
                 left.append(process)
     # Processes that end because the program ended, such as workers, first get some time to do so.
-    _, left = psutil.wait_procs(left, _GRACE[-1])
     # The other processes could disturb the next run, for example by occupying a port.
-    commands = []
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            commands.append(" ".join(process.cmdline()))
-            process.terminate()
     for process in psutil.wait_procs(left, _GRACE[-1])[1]:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    return [command for command in commands if command and _HELPER not in command]
 
 
 def _last_line(text: str) -> str:

@@ -83,7 +83,7 @@ class ProgramRuns:
     shape: Shape = field(init=False)
     _last: Variant = PLAIN
     _last_limit: float = math.nan
-    _left_behind: dict[str, None] = field(default_factory=dict)
+
     #: Names of the files that the program wrote in the user's working directory.
     _written: dict[str, None] = field(default_factory=dict)
 
@@ -145,7 +145,7 @@ class ProgramRuns:
         done = run_program(program, side.settings, self.work / name, traces, limit)
         which = f" (turn {turn} of at most {LOOKS[-1]})" if turn else ""
         self.tell(f"run {self.count}{which}, {elide(side.how, _LONGEST)}: {_ended(done)}")
-        self._left_behind.update(dict.fromkeys(done.left_behind))
+
         if not program.directory:
             self._written.update(dict.fromkeys(done.written or ()))
         return done
@@ -261,7 +261,7 @@ class ProgramRuns:
         tests
             Number of changes that are compared with the same baseline runs.
         """
-        notes = [*_already(sides[1], change), *self._same_chunks(sides[1], change)]
+        notes = self._same_chunks(sides[1], change)
         if not obstacle and not all(sides):
             obstacle = "The time limit was reached without a result. Increase --time-limit."
         if obstacle:
@@ -297,22 +297,15 @@ class ProgramRuns:
         ]
 
     def notes_of_all(self) -> list[str]:
-        """Return notes about changed files and about processes that the runs left running."""
-        notes = []
-        if self._written:
-            notes.append(
-                f"Files changed in the working directory: {name_first(sorted(self._written))}. The "
-                f"program ran {count_of(self.count, 'time')} and wrote its files each time. They "
-                f"now have the contents of the last run, {self._last.how}, or of all runs if the "
-                "program appends."
-            )
-        if self._left_behind:
-            left = name_first([elide(command, _LONGEST) for command in self._left_behind])
-            notes.append(
-                f"The program left processes behind: {left}. They were "
-                "stopped after each run, so that they do not disturb the next run."
-            )
-        return notes
+        """Return a note about changed files."""
+        if not self._written:
+            return []
+        return [
+            f"Files changed in the working directory: {name_first(sorted(self._written))}. The "
+            f"program ran {count_of(self.count, 'time')} and wrote its files each time. They now "
+            f"have the contents of the last run, {self._last.how}, or of all runs if the program "
+            "appends."
+        ]
 
 
 def gain_of(
@@ -382,12 +375,3 @@ def _missed(done: Done, settings: Settings) -> str:
     if names:
         return f"the program sets {', '.join(map(clean, names))} itself"
     return ""
-
-
-def _already(changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
-    """Return a note if the program itself already uses the settings of the change."""
-    given = [cluster["given"] for done in changed for cluster in done.clusters]
-    wanted = {name: repr(value) for name, value in change.items()}
-    if given and all(each == wanted for each in given):
-        return ["The program already sets this itself, so both sides are the same."]
-    return []

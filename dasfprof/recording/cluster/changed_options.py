@@ -44,9 +44,8 @@ class ChangedOptions:
     #: (``config``).
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: One entry per local cluster: the values that the program passed for `options`, as texts
-    #: (``given``), the names of requested settings that had no effect (``missed``), and whether the
-    #: workers are processes (``processes``).
+    #: One entry per local cluster: the names of requested settings that had no effect (``missed``),
+    #: and whether the workers are processes (``processes``).
     clusters: list[dict[str, Any]] = field(default_factory=list)
     _patch: Patch | None = None
 
@@ -78,8 +77,7 @@ class ChangedOptions:
         missed = [*self.otherwise_in_config()]
         environment = {**os.environ, **(given.get("env") or {})}
         missed += [n for n, value in self.environment.items() if environment.get(n) != value]
-        passed = {name: repr(given[name]) for name in self.options if given.get(name) is not None}
-        self.clusters.append({"given": passed, "missed": missed})
+        self.clusters.append({"missed": missed})
         defaults = {name: value for name, value in self.defaults.items() if given.get(name) is None}
         return {**given, **defaults, **tuned_options(), **self.options}
 
