@@ -49,7 +49,7 @@ def demo(directory: Path, size: str) -> None:
     \b
     Examples:
       dasfprof demo
-      dasfprof demo --workers 4 --size large --directory /tmp/demo
+      dasfprof demo --size small --directory /tmp/demo
     """
     from dasfprof.cli.demo_pipeline import SIZES, write_points
 
