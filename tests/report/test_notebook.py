@@ -25,10 +25,11 @@ def test_figures_and_findings(analyser: TraceAnalyser) -> None:
     assert name == "few tasks  2026-09-21 14:13:20 UTC, 10 s"
     assert words.startswith("6 task runs of 3 functions, 1 failed, on 2 workers")
     assert escape(words) in html
+    unwrapped = " ".join(text.split())
     assert len(findings), "a task failed"
     for finding in findings.to_dict("records"):
-        assert finding["Finding"] in text
-        assert finding["Suggestion"] in text and finding["Suggestion"] in folded
+        assert finding["Finding"] in unwrapped
+        assert finding["Suggestion"] in unwrapped and finding["Suggestion"] in folded
         assert f">{finding['Severity']}</span>" in html
     assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in html
     assert "<b>no" not in html
