@@ -10,7 +10,6 @@ import gzip
 import io
 import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
@@ -230,15 +229,11 @@ def read_dump(source: str) -> dict[str, Any]:
         raise SourceNotFoundError(f"File {name!r} does not exist.") from error
     except ImportError as error:
         raise MissingExtraError(f"{name!r} cannot be opened: {error}.") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DumpError(f"{name!r} is damaged: {error}. Download it again.") from error
-    except (OSError, ValueError) as error:
-        raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
+    except DumpError:
+        raise
     except Exception as error:
-        if not is_url(source):
-            raise
-        # Storage libraries raise various errors, for example if there are no credentials.
-        raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
+        # A damaged file may cause any error, and so do storage libraries without credentials.
+        raise DumpError(f"{name!r} is damaged or cannot be read: {reason(error)}.") from error
     scheduler = _dict(_dict(dump).get("scheduler"))
     if not isinstance(scheduler.get("tasks"), dict) or not isinstance(dump.get("workers"), dict):
         raise _not_a_dump(name)
@@ -262,10 +257,7 @@ def _read(file: IO[bytes], name: str) -> Any:
         raise DumpError(f"{name!r} is empty.")
     if content[0] not in _MAPS:
         raise _not_a_dump(name)
-    try:
-        return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
+    return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
 
 
 def _content(file: Any, name: str) -> bytes:
