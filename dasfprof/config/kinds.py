@@ -142,7 +142,7 @@ class Size(Option):
 
         try:
             size = int(parse_bytes(value))
-        except (ValueError, TypeError, OverflowError):
+        except (AttributeError, ValueError, TypeError, OverflowError):
             size = 0
         if isinstance(value, bool) or size < _SMALLEST_SEGMENT:
             raise self.refuse(value, "a size of at least 1 kB, such as '256MB'")

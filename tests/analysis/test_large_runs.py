@@ -222,7 +222,7 @@ def test_compressed_files_count_with_their_length_before_compression(tmp_path: P
 def test_a_setting_that_is_no_size(planned: Path, wrong: Any) -> None:
     with (
         dask.config.set({"dasfprof.analysis-memory": wrong}),
-        pytest.raises(InvalidArgumentError, match="such as 4GB"),
+        pytest.raises(InvalidArgumentError, match="a size of at least 1 kB"),
     ):
         TraceAnalyser(planned)
 

@@ -21,6 +21,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import InParts, Question, Request
 from dasfprof.analysis.trace.progress import track
+from dasfprof.config.kinds import Size
 from dasfprof.config.options import setting
 from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.multi import identity_of, open_run
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 GROWTH = 16
 #: Maximum bytes of memory for one window. Then approximate bytes of memory per task run.
 WINDOW, _PER_RUN = 600_000_000, 1500
+_MEMORY = Size(name="dasfprof.analysis-memory")
 #: Names of tables to compute, with their arguments. They can be sent between processes.
 Asked = Sequence[tuple[str, dict[str, Any]]]
 
@@ -188,21 +190,8 @@ def memory_limit() -> int:
     InvalidArgumentError
         If the setting is not a size.
     """
-    from dask.utils import parse_bytes
-
     wanted = setting("analysis-memory")
-    if wanted is None:
-        return _free_memory() // 4
-    try:
-        limit = int(parse_bytes(wanted))
-    except (AttributeError, TypeError, ValueError):  # It is not a size.
-        limit = 0
-    if limit <= 0:
-        raise InvalidArgumentError(
-            f"dasfprof.analysis-memory is {wanted!r}: expected a size such as 4GB, or null for a "
-            "quarter of the free memory."
-        )
-    return limit
+    return _free_memory() // 4 if wanted is None else _MEMORY.check(wanted)
 
 
 def memory_of_window(databases: Sequence[EventDatabase]) -> int:
@@ -230,7 +219,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
     """
     free = _free_memory()
     if needed > free:
-        answered = ", ".join(_named(item) for item in questions.all() if item.in_parts)
+        answered = ", ".join(item.name for item in questions.all() if item.in_parts)
         raise BeyondMemoryError(
             f"This needs the full run in memory: about {format_size(needed)}, but only "
             f"{format_size(free)} are free. Use a host with more memory. "
@@ -240,12 +229,6 @@ def refuse_too_large(needed: int, why: str = "") -> None:
                 else f"In time windows, these can be answered: {answered}."
             )
         )
-
-
-def _named(question: Question) -> str:
-    """Return the name of a question, followed by the values of `by` if only these can be used."""
-    by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
-    return f"{question.name} (by {', '.join(by)})" if by else question.name
 
 
 #: Path, identity, and size in bytes of a file.
