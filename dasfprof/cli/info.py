@@ -87,11 +87,12 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     database = open_source(source)
     contents = read_all_contents(database.databases)
     from dasfprof.handles.analyser import TraceAnalyser
+    from dasfprof.report.run_summary import cost_in_words, run_cost
 
     analyser = TraceAnalyser(database, client=name, progress=False)
     is_directory = not directory.is_file()
     notes = [note for note in analyser.in_memory.notes if is_directory or note.kind not in _ABSENT]
-    cost = _cost(analyser)
+    cost = None if analyser.is_in_parts else run_cost(analyser.run)
     if as_json:
         _run_as_json(contents, notes, cost)
         return
@@ -105,8 +106,6 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     if name is not None:
         _entry("client", _of_client(analyser, name))
     if cost is not None:
-        from dasfprof.report.run_summary import cost_in_words
-
         _entry("cost", cost_in_words(cost))
     for file in contents:
         _print_file(file)
@@ -117,13 +116,6 @@ def _of_client(analyser: TraceAnalyser, name: str) -> str:
     run = analyser.processed_tasks("function")
     attempts, failed = int(run["Total"].sum()), int(run["Failed"].sum())
     return f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"
-
-
-def _cost(analyser: TraceAnalyser) -> dict[str, Any] | None:
-    """Return the cost of a run, or None if it has no price."""
-    from dasfprof.report.run_summary import run_cost
-
-    return None if analyser.is_in_parts else run_cost(analyser.run)
 
 
 def _list_runs(source: str, runs: Sequence[TraceFiles]) -> None:

@@ -12,6 +12,7 @@ import click
 from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.report.documents import json_of, schema_of
 from dasfprof.report.terminal.console import Paragraph, echo, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration, format_size
 
@@ -100,18 +101,12 @@ def tune(
         output.write_text(tuning.profile, encoding="utf-8")
     written = output if tuning.profile else None
     if as_json:
-        _print_json(runs.program.name, tuning, written)
+        about = {"schema": schema_of("tune"), "program": runs.program.name}
+        file = None if written is None else str(written)
+        click.echo(json_of({**about, **tuning.as_data(), "profile": file}))
     else:
         _print(tuning, written, command)
     exit_as(tuning.kind)
-
-
-def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
-    from dasfprof.report.documents import json_of, schema_of
-
-    about = {"schema": schema_of("tune"), "program": name}
-    file = None if profile is None else str(profile)
-    click.echo(json_of({**about, **tuning.as_data(), "profile": file}))
 
 
 def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None:

@@ -124,8 +124,10 @@ class UnderWayTables:
             places = np.searchsorted(self._numbers, columns["stack"])
             columns["stack"] = np.append(self._rows, -1)[places]
         if "waits_keys" in columns:
-            items = self._facts[event].list_items("waits_keys", self._ids)
-            columns["waits_keys"] = _as_tuples(columns["waits_keys"], items)
+            items = iter(self._facts[event].list_items("waits_keys", self._ids).tolist())
+            lengths = np.maximum(columns["waits_keys"], 0).tolist()
+            keys = [tuple(islice(items, length)) for length in lengths]
+            columns["waits_keys"] = pd.Series(keys, dtype=object)
 
 
 def places_not_ended(
@@ -153,8 +155,3 @@ def places_not_ended(
 
 def _among(runs: pd.DataFrame, others: pd.DataFrame) -> Array:
     return pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(others[RUN]))
-
-
-def _as_tuples(lengths: Array, items: Array) -> pd.Series:
-    ids, lengths = iter(items.tolist()), np.maximum(lengths, 0)
-    return pd.Series([tuple(islice(ids, length)) for length in lengths.tolist()], dtype=object)
