@@ -10,6 +10,7 @@ from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.notebook import run_html, run_text
+from dasfprof.report.terminal.findings import short_keys
 
 IMAGE = "x<img src=x onerror=alert(1)>"
 SURROGATE = "half-\ud800-pair"
@@ -28,8 +29,9 @@ def test_figures_and_findings(analyser: TraceAnalyser) -> None:
     unwrapped = " ".join(text.split())
     assert len(findings), "a task failed"
     for finding in findings.to_dict("records"):
-        assert finding["Finding"] in unwrapped
-        assert finding["Suggestion"] in unwrapped and finding["Suggestion"] in folded
+        assert short_keys(finding["Finding"]) in unwrapped
+        assert short_keys(finding["Suggestion"]) in unwrapped
+        assert finding["Suggestion"] in folded
         assert f">{finding['Severity']}</span>" in html
     assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in html
     assert "<b>no" not in html
