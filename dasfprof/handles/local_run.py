@@ -95,6 +95,6 @@ class LocalRun(ProfiledRun):
 
 
 def _program(recorder: LocalRecorder, *args: Any) -> ProgramThread:
-    thread = ProgramThread(None, *args)
+    thread = ProgramThread(*args)
     thread.in_task = recorder.runs_task
     return thread

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from clusters import client_of, wait_until
@@ -63,12 +63,6 @@ class Rows:
             _, _, frames, number = rows[number]
             functions[:0] = [frame[0] for frame in frames]
         return functions
-
-
-class Idle:
-    """Client without tasks on its cluster."""
-
-    futures: ClassVar[dict[str, Any]] = {}
 
 
 def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePlugin") -> Any:
@@ -203,7 +197,7 @@ def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
 @contextmanager
 def sampling(taken: list[Any], rows: Rows) -> Iterator[Any]:
     """Sample this thread as a client's, and return a function that ends it, after some samples."""
-    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
+    stop = sample(ClientThread(rows.stacks, taken.append), 50, HookGuard())
     try:
         wait_until(lambda: len(taken) > 3)
         yield stop
@@ -238,7 +232,7 @@ def test_subjects_that_fail_or_are_not_slow_do_not_stop_the_others() -> None:
 
     rows, sampled, never = Rows(), list[Any](), list[Any]()
     stops = [
-        sample(kind(Idle, rows.stacks, taken.append), 50, HookGuard())
+        sample(kind(rows.stacks, taken.append), 50, HookGuard())
         for kind, taken in ((Failing, never), (ClientThread, sampled), (Brief, never))
     ]
     wait_until(lambda: len(sampled) > 10)
@@ -306,11 +300,11 @@ class FakeWorker:
 def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dasfprof.recording.stack_samples.sampled_threads.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
-    worker, rows, os_threads = FakeWorker(1e9, **ages), Rows(), OsThreads()
+    worker, rows = FakeWorker(1e9, **ages), Rows()
     subject = TaskThreads(worker, worker.began, (), rows.stacks, rows.written.append)
 
     def mode(key: str) -> SamplingMode:
-        return subject.mode(1, key, os_threads)
+        return subject.mode(key)
 
     assert [mode("brief_1"), mode("slow_1")] == [SamplingMode.RARELY, SamplingMode.ALWAYS]
     # A task run that has just started is sampled like previous ones.
@@ -321,59 +315,6 @@ def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> Non
     # Many consecutive samples find young task runs: the function has become fast.
     modes = [mode("slow_3") for _ in range(30)]
     assert (modes[0], modes[-1]) == (SamplingMode.ALWAYS, SamplingMode.NEVER)
-
-
-def test_the_client_is_sampled_while_it_waits_or_keeps_the_cluster_waiting() -> None:
-    rows, go, calm = Rows(), threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: (calm.wait(), [None for _ in iter(go.is_set, True)]))
-    thread.start()
-    ident = thread.ident or 0
-
-    class Busy:
-        futures: ClassVar[dict[str, Any]] = {
-            "one": SimpleNamespace(status="pending"),
-            "two": SimpleNamespace(status="finished"),
-        }
-
-    os_threads = OsThreads()
-    idle, busy = (ClientThread(client, rows.stacks, rows.written.append) for client in (Idle, Busy))
-    try:
-        if os_threads.activity(ident) is not None:  # in a container /proc may be hidden
-            wait_until(lambda: busy.mode(ident, thread, os_threads) is SamplingMode.ALWAYS)
-        calm.set()
-        wait_until(lambda: busy.mode(ident, thread, os_threads) is SamplingMode.RARELY)
-        assert idle.mode(ident, thread, os_threads) is SamplingMode.ALWAYS
-    finally:
-        calm.set()
-        go.set()
-        thread.join()
-        os_threads.close()
-
-
-def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rare sample counts for the time that frequent samples before it did not count."""
-    clock, taken = [100.0], list[Any]()
-    monkeypatch.setattr(
-        "dasfprof.recording.stack_samples.sampled_threads.monotonic", lambda: clock[0]
-    )
-    subject = ClientThread(Idle, Rows().stacks, taken.append)
-    for seconds, mode, interval in (
-        (0.25, SamplingMode.ALWAYS, 0.25),
-        (0.5, SamplingMode.ALWAYS, 0.5),
-        (0.125, SamplingMode.RARELY, 0.875),  # all time since the start
-        (1.0, SamplingMode.ALWAYS, 0.25),  # rare samples counted the remaining time
-        (0.5, SamplingMode.RARELY, 1.5),
-        (2.0, SamplingMode.RARELY, 2.0),
-    ):
-        clock[0] += seconds
-        subject._mode = mode
-        state = ThreadState(1, "running", interval, 0.0)
-        subject.write(clock[0], interval, None, (0, "program"), state)
-    intervals = [row[4] for row in taken]
-    assert intervals == [0.25, 0.5, 0.125, 0.25, 1.25, 2.0]
-    assert sum(intervals) == clock[0] - 100.0
-    # CPU seconds of a longer interval do not belong to this sample.
-    assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
 
 
 def test_threads_that_end_or_never_were() -> None:

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from itertools import islice
 from time import monotonic, time
 from types import FrameType
 from typing import Any
@@ -330,19 +329,6 @@ _MODULES = (
 _OPTIMISING = ("optimize", "simplify", "lower_", "fuse")
 
 PROGRAM, BUILDING = "program", "building"
-#: Maximum number of a client's latest futures that are examined.
-_MOST_FUTURES = 100
-
-
-def has_pending(client: Any) -> bool:
-    """Return whether the cluster has work for a client, according to its latest futures."""
-    if client is None:  # There is no cluster. The stack shows for what the program waits.
-        return False
-    try:
-        latest = islice(reversed(client.futures.values()), _MOST_FUTURES)
-        return any(future.status == "pending" for future in latest)
-    except RuntimeError:  # Other threads may change the futures meanwhile.
-        return True
 
 
 def phase(frames: list[FrameType]) -> str:

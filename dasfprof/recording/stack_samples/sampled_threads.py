@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from math import inf
 from opcode import opmap
-from time import monotonic, time
+from time import time
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from dasfprof.recording.dask_internals.client_calls import has_pending, phase
+from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
 from dasfprof.recording.dask_internals.task_functions import first_functions, running_tasks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.rows import UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads, ThreadState
+from dasfprof.recording.stack_samples.os_threads import ThreadState
 
 #: Thresholds (seconds): a task run of at least `SLOW` is slow, and a task run of less than `BRIEF`
 #: is too brief to be sampled.
@@ -56,8 +56,9 @@ class Subject(Protocol):
         If it changes while the stack is read, the sample is discarded.
         """
 
-    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
+    def mode(self, doing: Any) -> SamplingMode:
         """Return how often a thread is to be sampled during the activity `doing`."""
+        return SamplingMode.ALWAYS
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
         """Return the stacks of the given threads.
@@ -135,7 +136,7 @@ class TaskThreads(Subject):
             return threads
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
-    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
+    def mode(self, doing: Any) -> SamplingMode:
         """Return how often to sample this task run and others of the same function."""
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
@@ -220,10 +221,6 @@ class EventLoop(Subject):
             self._write(ended)
         return {self._thread: turned} if time() - turned > self._limit else {}
 
-    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return ALWAYS, because a blocked event loop is included in every sample."""
-        return SamplingMode.ALWAYS
-
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
@@ -236,28 +233,16 @@ class EventLoop(Subject):
 class ClientThread(Subject):
     """The main thread of a client's process.
 
-    It is included in every sample while it waits, or while the client has no unfinished tasks on
-    the cluster, and otherwise in rare samples only.
-
     Parameters
     ----------
-    client
-        The client, whose state is not changed.
     stacks
         Writes stacks into the trace file.
     write
         A function that writes rows of `CLIENT_SAMPLE`.
     """
 
-    def __init__(self, client: Any, stacks: StackRows, write: Write) -> None:
-        self._client = client
+    def __init__(self, stacks: StackRows, write: Write) -> None:
         self._write = write
-        # A rare sample represents the time since the last rare sample, without the time that other
-        # samples represent.
-        self._mode = SamplingMode.NEVER
-        self._sampled = monotonic()
-        #: Seconds that no sample represents yet.
-        self._owed = 0.0
         self.stacks = StackReader(stacks, describe=phase)
 
     def threads(self) -> dict[int, Any]:
@@ -265,27 +250,12 @@ class ClientThread(Subject):
         main = threading.main_thread()
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
 
-    def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return ALWAYS if the main thread waits or the cluster has nothing to do, else RARELY."""
-        is_rare = has_pending(self._client) and os_threads.activity(thread) != "waiting"
-        self._mode = SamplingMode.RARELY if is_rare else SamplingMode.ALWAYS
-        return self._mode
-
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
         """Write a sample of the main thread."""
-        before, self._sampled = self._sampled, monotonic()
-        self._owed += self._sampled - before
-        cpu, run_queue = state.cpu, state.run_queue
-        if self._mode is SamplingMode.RARELY:
-            owed = max(round(self._owed * RESOLUTION) / RESOLUTION, 0.0)
-            if owed < interval:
-                # These cover all of the time since the last rare sample, not only `owed`.
-                cpu = run_queue = None
-            interval = owed
-        self._owed -= interval
-        self._write((now, seen[1], seen[0], state.activity, interval, cpu, run_queue))
+        times = state.activity, interval, state.cpu, state.run_queue
+        self._write((now, seen[1], seen[0], *times))
 
 
 #: Maximum number of frames of a stack. Deeper stacks are unknown.

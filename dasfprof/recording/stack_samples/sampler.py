@@ -192,10 +192,7 @@ class Sampler:
                 threads = subject.threads()
                 if threads:
                     self.schedule.quiet = 0
-                modes = {
-                    thread: subject.mode(thread, doing, self._os_threads)
-                    for thread, doing in threads.items()
-                }
+                modes = {thread: subject.mode(doing) for thread, doing in threads.items()}
                 wanted = [thread for thread, mode in modes.items() if mode in sampled]
                 if wanted and frames is None:
                     frames = current_frames()

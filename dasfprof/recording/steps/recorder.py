@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from functools import partial
 from time import time
 from typing import Any
 
@@ -104,8 +103,7 @@ class StepRecorder:
         A client of the cluster, or None if the run has no cluster. The run is over after the
         cluster has closed or the scheduler has ended, even if `stop` was not called.
     subject
-        A function that returns the `Subject` for the main thread. By default, the subject is a
-        `ClientThread` of the client.
+        A function that returns the `Subject` for the main thread. The default is `ClientThread`.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class StepRecorder:
     ) -> None:
         self.settings = settings
         self._client = client
-        self._subject = subject or partial(ClientThread, client)
+        self._subject = subject or ClientThread
         self._cluster: Any = None
         self._watch: SchedulerWatch | None = None
         self._lock = threading.Lock()
