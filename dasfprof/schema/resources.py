@@ -198,11 +198,6 @@ match           text     text     how it was identified: a value of GpuMatch
 uuid            text     text     UUID of the worker's own device, the first in CUDA's order
 index           value    count    NVML index of the device, or of the GPU of a MIG instance
 name            text     text     model of the device
--visible_uuids   value   object   UUIDs of all devices in CUDA's order, the own device first
--visible_indices value   object   their NVML indices
--visible_names   value   object   their models
--cuda_visible_devices text text   value of the environment variable, or None if not set
--driver          text    text     version of the driver
 -pid             int     count    process id of the worker, as in `processes` of "GPU Usage"
 """,
 )

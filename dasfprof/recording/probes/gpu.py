@@ -145,18 +145,12 @@ class GpuProbe:
         self, availability: GpuAvailability, detail: str | None = None
     ) -> tuple[Schema, tuple[Any, ...]]:
         device = self._worker_device
-        visible = self._visible or VisibleDevices((), availability)
         return GPU_DEVICES, (
             time(),
             availability.value,
             detail,
-            visible.match.value if visible.match else None,
+            self._visible.match.value if self._visible and self._visible.match else None,
             *((device.uuid, device.index, device.name) if device else (None, None, None)),
-            [device.uuid for device in visible.devices],
-            [device.index for device in visible.devices],
-            [device.name for device in visible.devices],
-            os.environ.get("CUDA_VISIBLE_DEVICES"),
-            _driver_version(self._nvml),
             os.getpid(),
         )
 
@@ -208,13 +202,6 @@ def _list_instances(
             continue
         instances.append(Device(part, uuid, index, name, position, is_instance=True))
     return tuple(instances)
-
-
-def _driver_version(nvml: Any) -> str | None:
-    try:
-        return str(nvml.nvmlSystemGetDriverVersion()) if nvml is not None else None
-    except nvml.NVMLError:
-        return None
 
 
 Values = tuple[float, int, int]
