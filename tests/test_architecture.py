@@ -51,6 +51,7 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
 def imports(path: Path, at_top: bool = False) -> set[str]:
     """Return the names of the modules that a file imports, except those for type checkers."""
     found: set[str] = set()
@@ -80,7 +81,12 @@ def part(module: str) -> str:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return [*ast.walk(parsed(path))]
 
 
 def relative(path: Path) -> str:
@@ -148,7 +154,7 @@ def imported_modules(path: Path) -> set[str]:
     """
     known = module_names()
     found: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -202,7 +208,7 @@ def test_a_run_in_normal_form_is_asked_for_what_it_knows(path: Path) -> None:
         return
     room = path.relative_to(PACKAGE).parts[1]
     assert room not in OF_RUNS or "dasfprof.analysis.trace.Trace" not in imports(path)
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in ANSWERED_BY_RUNS, f"line {node.lineno}"
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
@@ -248,10 +254,7 @@ def test_no_module_is_long_or_tiny() -> None:
 
 def test_no_two_classes_have_the_same_name() -> None:
     names = [
-        node.name
-        for path in modules()
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ClassDef)
+        node.name for path in modules() for node in nodes_of(path) if isinstance(node, ast.ClassDef)
     ]
     assert sorted(names) == sorted(set(names))
 
@@ -263,7 +266,7 @@ OF_SOME_SYSTEMS = {"platform", "setpriority", "pthread_getcpuclockid", "RUSAGE_T
 @of_each([path for path in modules() if path.stem != "system"])
 def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
     """Only `dasfprof.system` uses paths below /proc, `sys.platform` and the module `resource`."""
-    nodes = list(ast.walk(parsed(path)))
+    nodes = nodes_of(path)
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [
         node.value
@@ -287,7 +290,7 @@ def test_docstrings_open_with_what_a_function_does() -> None:
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for path in modules():
         if own_part(path) in IN_PLAIN_WORDS:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in nodes_of(path):
                 first = isinstance(node, documented) and (ast.get_docstring(node) or "").split(" ")
                 assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
 
@@ -327,7 +330,7 @@ def private_names_in(path: Path, private: set[str]) -> set[str]:
     Names of ``self`` do not count.
     """
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and node.attr in private:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
                 found.add(node.attr)

@@ -34,14 +34,17 @@ ANSWERED = {
 }
 
 
-def requests() -> Iterator[questions.Request]:
-    """Return requests for all analyses that are possible in parts, with all groupings."""
+def requests(*, grouped: bool = True) -> Iterator[questions.Request]:
+    """Return requests for all analyses that are possible in parts.
+
+    If `grouped` is true, these include all groupings of each analysis.
+    """
     for question in questions.all():
         how = question.in_parts
         if how is None:
             continue
         yield questions.Request(question)
-        for by in question.further_groupings:
+        for by in question.further_groupings if grouped else ():
             if not isinstance(how, InParts) or how.supports({"by": by}):
                 yield questions.Request(question, {"by": by})
 
@@ -55,9 +58,11 @@ def in_parts(source: Any, memory: str = "400KB", **settings: Any) -> TraceAnalys
     return analyser
 
 
-def assert_same_answers(whole: TraceAnalyser, parts: TraceAnalyser) -> None:
+def assert_same_answers(
+    whole: TraceAnalyser, parts: TraceAnalyser, *, grouped: bool = True
+) -> None:
     """Assert that all tables are equal; sums may differ in their last digits."""
-    asked = list(requests())
+    asked = list(requests(grouped=grouped))
     assert {request.question.name for request in asked} >= ANSWERED
     parts.prepare(asked)
     for request in asked:

@@ -122,11 +122,11 @@ test_a_fault_is_found, test_what_looks_alike_is_not_found = CASES.tests()
 
 def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
     plan = Plan(small_tasks(0.01))
-    alone = found(plan, tmp_path / "alone")["tasks-too-small"]
+    alone = found(plan, tmp_path / "alone", "tasks-too-small")["tasks-too-small"]
     plan.client_calls = asked(400, 1.0).client_calls
-    findings = found(plan, tmp_path / "both")
+    findings = found(plan, tmp_path / "both", "tasks-too-small", "repeated-gathers")
     # Larger tasks have fewer results, so that nothing is fetched one at a time.
-    assert [*findings][:2] == ["tasks-too-small", "repeated-gathers"]
+    assert [*findings] == ["tasks-too-small", "repeated-gathers"]
     fetching = findings["repeated-gathers"]["Seconds at stake (s)"]
     assert fetching == pytest.approx(1.0 * 399 / 400)
     both = alone["Seconds at stake (s)"] + fetching

@@ -360,7 +360,9 @@ MIXED += [Task(f"fit-{n}", 1, at + 1.5, at + 2, executing=at, disk_read=1.5)
 
 
 def test_stragglers_of_several_causes(tmp_path: Path) -> None:
-    facts = without_units(found(Plan(MIXED, threads=1), tmp_path)["stragglers"]["Figures"])
+    facts = without_units(
+        found(Plan(MIXED, threads=1), tmp_path, "stragglers")["stragglers"]["Figures"]
+    )
     assert (facts["function"], facts["tasks"], facts["cause"]) == ("load", 4, "blocked")
     assert facts["by_function"] == {"fit": 3, "load": 1}
 

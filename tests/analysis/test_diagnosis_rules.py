@@ -267,7 +267,7 @@ def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path, of_shuffle: bo
         ready = 1.1 if of_shuffle else 1.2
         times = {"ready": ready, "runnable": ready, "thread": thread}
         tasks.append(Task(f"{name}-{n + 2}", 0, start, start + 1, dependencies=needed, **times))
-    findings = found(Plan(tasks, threads=1 + of_shuffle), tmp_path)
+    findings = found(Plan(tasks, threads=1 + of_shuffle), tmp_path, "poor-placement")
     advised = "client.replicate()" in findings["poor-placement"]["Suggestion"]
     assert advised is not of_shuffle
 
@@ -642,7 +642,8 @@ def test_threads_of_a_single_task_compete_with_no_others(tmp_path: Path) -> None
     """Threads of a library may use the cores that a single task leaves free."""
     tasks = [Task(f"ask-{n}", 0, float(n), n + 1.0, cpu=0.01) for n in range(8)]
     plan = Plan(tasks, workers=1, threads=1, used=computing((0.0, 0.0), (8.0, 12.0)))
-    assert "there is nothing to change" in found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
+    findings = found(plan, tmp_path, "blocked-tasks")
+    assert "there is nothing to change" in findings["blocked-tasks"]["Suggestion"]
 
 
 def looping(*frames: tuple[str, str, int], **facts: Any) -> Plan:

@@ -65,7 +65,7 @@ def test_advice_on_what_takes_longest(tmp_path: Path) -> None:
         ("a", {"optimising": 1.9}, "number of partitions and layers that Dask has to optimize"),
         ("b", {"start": 0.5}, "large objects out of the graph: load them in tasks"),
     ):
-        findings = found(plan(graphs_sent=[SENT | change]), tmp_path / place)
+        findings = found(plan(graphs_sent=[SENT | change]), tmp_path / place, "slow-startup")
         assert words in findings["slow-startup"]["Suggestion"]
 
 

@@ -115,11 +115,11 @@ def test_a_group_whose_cpu_quota_is_used_up(tmp_path: Path) -> None:
     # The throttled time of a group is a sum over its cores.
     expected = {"stopped": 1.0, "settings": []}
     assert_found(throttled(4.0, 4.0), tmp_path / "4", "cpu-quota", **expected)
-    assert "cpu-quota" not in found(throttled(0.1), tmp_path / "rarely")
+    assert not found(throttled(0.1), tmp_path / "rarely", "cpu-quota")
 
 
 def test_open_files_near_their_limit(tmp_path: Path) -> None:
     near, *far = (throttled(0.0, descriptor_limit=limit) for limit in (100, 1024, None))
     assert_found(near, tmp_path / "near", "descriptor-limit", files=90, limit=100, workers=2)
     for number, plan in enumerate(far):
-        assert "descriptor-limit" not in found(plan, tmp_path / str(number))
+        assert not found(plan, tmp_path / str(number), "descriptor-limit")

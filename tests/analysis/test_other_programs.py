@@ -38,7 +38,8 @@ def worker(cores: float = 1.0) -> dict[str, Any]:
 
 def others(directory: Path, *looks: list[dict[str, Any]]) -> Any:
     """Return the figures about other programs in a finding about cores."""
-    return facts_of(found(waiting(*looks), directory)["cpu-oversubscribed"]).get("other_programs")
+    findings = found(waiting(*looks), directory, "cpu-oversubscribed")
+    return facts_of(findings["cpu-oversubscribed"]).get("other_programs")
 
 
 def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from traces import Plan, Task
 import dasfprof
 
 #: Seconds of work.
-WORK = 2.0
+WORK = 1.0
 
 
 def alive(until: float) -> list[tuple[int, float, dict[str, Any]]]:

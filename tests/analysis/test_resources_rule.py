@@ -71,7 +71,7 @@ def test_threads_or_memory_that_a_run_did_not_need(tmp_path: Path) -> None:
     ids=["all threads are busy", "memory of all workers is used", "short", "not calibrated"],
 )
 def test_runs_that_look_alike(about: dict[str, Any], tmp_path: Path) -> None:
-    assert RULE not in found(rounds(**about), tmp_path)
+    assert not found(rounds(**about), tmp_path, RULE)
 
 
 def test_what_adaptive_scaling_cost(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def test_one_client_that_submits_late(tmp_path: Path) -> None:
 
 def test_gaps_while_another_client_or_workers_are_waited_for(tmp_path: Path) -> None:
     assert not found(two_turns("a", "b"), tmp_path / "other", "client-bound")
-    finding = found(two_turns("a", "a", joined=5.5), tmp_path / "workers").get("client-bound")
+    turns = two_turns("a", "a", joined=5.5)
+    finding = found(turns, tmp_path / "workers", "client-bound").get("client-bound")
     assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
     # From 1 to 6 s, no task is submitted, and until 3 s, there is no worker.
     plan = two_turns("a", "a", joined=3.0)
@@ -60,7 +61,7 @@ def test_only_tasks_with_inputs_make_a_chain(inputs: bool, tmp_path: Path) -> No
         task.dependencies = [f"score-{n - 1}"] if inputs and n else ()
         task.cause = f"task-finished-{n - 1}" if inputs and n else "update-graph-1"
     graphs = (0.0,) if inputs else tuple(map(float, range(10)))
-    assert ("serial-chain" in found(Plan(tasks, graphs=graphs), tmp_path)) is inputs
+    assert bool(found(Plan(tasks, graphs=graphs), tmp_path, "serial-chain")) is inputs
 
 
 @pytest.mark.parametrize(("readers", "rule"), [((0,), "blocked-tasks"), ((0, 1), "io-bound")])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shell import shell
+from shell import invoke, shell
 
 ARRAY = """
 import sys
@@ -89,6 +89,7 @@ def test_futures_end_the_script_as_well(tmp_path: Path) -> None:
     assert "computed" not in done.stderr
 
 
+@pytest.mark.whole_program
 def test_graphs_that_do_not_fit_or_are_not_there(tmp_path: Path) -> None:
     for text, compute, options, words in (
         (ARRAY, "total.compute()", ["--memory-limit", "10 kB"], "has 80 kB (built at pipeline.py:"),
@@ -98,4 +99,4 @@ def test_graphs_that_do_not_fit_or_are_not_there(tmp_path: Path) -> None:
         file = script(tmp_path, text, compute)
         done = shell("dasfprof", "estimate", *options, file, cwd=tmp_path)
         assert (done.returncode, words in done.stderr) == (1, True), done.stderr
-    assert shell("dasfprof", "estimate", "nowhere.py", cwd=tmp_path).returncode == 2
+    assert invoke("estimate", tmp_path / "nowhere.py").exit_code == 2

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from shell import document_of, invoke, shell
+from shell import document_of, invoke
 
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import runs as runs_module
@@ -312,12 +312,13 @@ def test_a_patch_of_a_module_that_is_imported_from_elsewhere(project: Path) -> N
     assert trial["obstacle"].startswith("The patch had no effect, because the program imports ")
 
 
-def test_wrong_usage(project: Path) -> None:
+def test_wrong_usage(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "fix.diff").write_text(FIX.replace("numbers = []", "numbers = [0]"))
     trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
     assert trial["verdict"] == "no result"
     assert trial["sentences"] == ["The patch does not apply: patch failed: program.py:7"]
     both = ("--patch", "fix.diff", "--with", "lib.py")
-    done = shell("dasfprof", "try", *both, "program.py", cwd=project)
-    assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)
-    assert shell("dasfprof", "try", "--patch", "no.diff", "p.py", cwd=project).returncode == 2
+    monkeypatch.chdir(project)
+    done = invoke("try", *both, "program.py")
+    assert (done.exit_code, "cannot be combined" in done.stderr) == (2, True)
+    assert invoke("try", "--patch", "no.diff", "program.py").exit_code == 2

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-moto_app = pytest.importorskip("moto.moto_server.werkzeug_app")
-pytest.importorskip("s3fs")
-
 BUCKET = "bucket"
 #: Environment variables that a process needs to use the server, except for its address.
 CREDENTIALS = {
@@ -29,6 +26,9 @@ class S3Server:
     """S3 server of moto, in a thread of this process. Its content survives `stop`."""
 
     def __init__(self) -> None:
+        # They take long to import, and most processes that collect tests do not need them.
+        moto_app = pytest.importorskip("moto.moto_server.werkzeug_app")
+        pytest.importorskip("s3fs")
         self._app = moto_app.DomainDispatcherApplication(moto_app.create_backend_app)
         self.port = 0
         self._server: Any = None

@@ -217,6 +217,7 @@ LEFT = """
 """
 
 
+@pytest.mark.whole_program
 @pytest.mark.parametrize("where", ["processes", "threads"])
 def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
     """As in the tutorial, the exit of Python closes the cluster and its files."""
