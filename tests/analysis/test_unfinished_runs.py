@@ -80,7 +80,7 @@ def says(finding: dict[str, Any], name: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "end"),
     [
-        pytest.param(name, end, marks=[pytest.mark.slow] if name == "parents" else [])
+        pytest.param(name, end, marks=[] if name in ("event", "killed") else [pytest.mark.slow])
         for name, end in CASES.items()
     ],
 )

@@ -50,10 +50,7 @@ def script(place: Path, text: str, compute: str) -> Path:
     "compute",
     [
         "total.compute()",
-        *(
-            pytest.param(other, marks=pytest.mark.whole_program)
-            for other in ('total.compute(scheduler="threads")', "total.persist()")
-        ),
+        pytest.param("total.persist()", marks=pytest.mark.whole_program),
     ],
 )
 def test_the_script_ends_at_its_first_compute(compute: str, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Tasks sleep, so that other programs hardly matter.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 from shell import document_of, invoke
 
 from dasfprof.errors import TrialError
-from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.code import with_patch
 from dasfprof.handles.trial.process import Program
 from dasfprof.handles.trial.results import compare_outputs, files_below, written_since
@@ -280,24 +278,6 @@ def test_a_patch_that_changes_the_result(project: Path) -> None:
     assert (trial["verdict"], trial["results"]["kind"]) == ("results differ", "differ")
     assert trial["sentences"][0].startswith("With the change, the program prints '55' where it")
     assert (trial["rule"], trial["promised"]) == (None, None)
-
-
-@pytest.mark.whole_program
-def test_a_patch_with_which_the_program_hangs(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs_module, "_PATIENCE", 3.0)
-    monkeypatch.setattr(runs_module, "_PATIENCE_SECONDS", 5.0)
-    monkeypatch.chdir(project)
-    (project / "lib.py").write_text(LIBRARY.replace("0.3", "0.1"))
-    waits = "client.gather(client.map(fetch, range(12)))"
-    (project / "fix.diff").write_text(FIX.replace(waits, "[] or __import__('time').sleep(3600)"))
-    done = invoke("try", "--json", "--patch", "fix.diff", "program.py")
-
-    (trial,) = json.loads(done.stdout.partition("\n")[0])["tried"]
-    assert (done.exit_code, trial["verdict"]) == (1, "no result")
-    words = "With patch=fix.diff the program did not end in time and was stopped. The first run"
-    assert trial["obstacle"].startswith(words)
 
 
 @pytest.mark.whole_program

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from distributed import LocalCluster
 from shell import document_of, invoke, shell
 
 import dasfprof
@@ -105,19 +104,6 @@ def test_nothing_is_advised_where_results_differ(tmp_path: Path) -> None:
     assert (found["verdict"], found["settings"], found["line"]) == ("results differ", {}, None)
     assert found["sentences"][0] == "Nothing is advised."
     assert not (tmp_path / "tuned.yaml").exists()
-
-
-def test_programs_that_cannot_be_tuned(tmp_path: Path) -> None:
-    program(tmp_path, end="raise ValueError('no such file')")
-    done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "fails without a change (exit code 1)" in done.stderr
-
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp") as here:
-        program(tmp_path, client=f"Client({here.scheduler_address!r})")
-        done = shell("dasfprof", "tune", "program.py", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "creates no LocalCluster" in done.stderr
 
 
 def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
