@@ -246,6 +246,13 @@ def test_runs_leave_nothing_on_a_shared_cluster(
         )
 
     record.wait_until(is_as_before)
+    assert client.run_on_scheduler(counted_requests) == {"dasfprof_receive"}
+
+
+def counted_requests(dask_scheduler: Any) -> set[str]:
+    """Return the names of dasfprof's requests that Dask has counted, which it never forgets."""
+    counts = dask_scheduler.counters["op"].components
+    return {name for each in counts for name in each if name.startswith("dasfprof")}
 
 
 @whole_program

@@ -39,23 +39,30 @@ _LAST_LIMIT, _CHECK_INTERVAL = 2.0, 0.02
 #: Seconds without a message after which a worker no longer counts as a sending worker.
 _SILENT = 60.0
 
-#: Ids of the runs whose blocks this process receives. Workers in the same process need not send,
-#: because they use the same disk.
-_receiving: set[str] = set()
+#: Name of the scheduler's handler that receives the blocks of all runs. It does not contain a run's
+#: id, because Dask counts requests by name and never forgets a name.
+OPERATION = "dasfprof_receive"
+#: Receivers of this process, by id of the run, and the lock that is held while they change.
+_receivers: dict[str, Receiver] = {}
+_changing = threading.Lock()
 
 
 class RefusedError(ValueError):
     """Raised if the data that a worker sent is not part of a trace of this run."""
 
 
-def operation(run_uuid: str) -> str:
-    """Return the name of the scheduler's handler that receives the blocks of a run."""
-    return f"dasfprof_{run_uuid}"
+async def _receive(run: str, **message: Any) -> dict[str, Any] | None:
+    """Store the blocks of a run (see `Receiver.receive`), or return None if the run has ended."""
+    receiver = _receivers.get(run)
+    return None if receiver is None else await receiver.receive(**message)
 
 
 def is_receiving(run_uuid: str) -> bool:
-    """Return whether this process receives the blocks of a run."""
-    return run_uuid in _receiving
+    """Return whether this process receives the blocks of a run.
+
+    Workers in this process then need not send, because they use the same disk.
+    """
+    return run_uuid in _receivers
 
 
 class ReceivedFile:
@@ -146,13 +153,16 @@ class Receiver:
         self._due = False
         self._has_warned = False
         self._thread = ThreadPoolExecutor(1, "dasfprof-receiver")
-        self._remove = add_handler(scheduler, operation(settings.uuid), self.receive)
-        _receiving.add(settings.uuid)
+        with _changing:
+            self._remove = add_handler(scheduler, OPERATION, _receive)
+            _receivers[settings.uuid] = self
 
     def stop(self) -> None:
         """Stop receiving, and write all waiting messages. This can be called in any thread."""
-        _receiving.discard(self._settings.uuid)
-        self._remove()
+        with _changing:
+            del _receivers[self._settings.uuid]
+            if all(each._scheduler is not self._scheduler for each in _receivers.values()):
+                self._remove()
         self._due = True
         self._thread.shutdown()
         self._write()

@@ -21,7 +21,7 @@ from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
 from dasfprof.recording.settings import RunSettings, sees_mark
 from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, digest_of, profiles_of
-from dasfprof.recording.shipping.receiver import is_receiving, operation
+from dasfprof.recording.shipping.receiver import OPERATION, is_receiving
 from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
 
 #: Maximum seconds between two messages, even if the flush interval is longer.
@@ -43,7 +43,6 @@ class SchedulerSender(Sender):
         self, settings: RunSettings, worker: Any, databases: Sequence[FileDatabase]
     ) -> None:
         self._worker = worker
-        self._operation = operation(settings.uuid)
         self._loop = asyncio.get_running_loop()
         #: The scheduler's address, which a closed worker no longer knows.
         self._address = str(worker.scheduler.address)
@@ -83,9 +82,10 @@ class SchedulerSender(Sender):
             if data or wait
         ]
         message = {"worker": self._worker.address, "files": files, "wait": wait, "last": last}
+        message["run"] = self.run_uuid
         call = self._over_separate_connection if self._is_separate else self._over_worker
         reply = call(message, limit)
-        if not isinstance(reply, dict):  # The scheduler has no such handler.
+        if not isinstance(reply, dict):  # The run has ended, or the scheduler has no such handler.
             raise OverError
         for tail, data in parts:
             tail.offset = reply["have"].get(tail.id, tail.offset + len(data))
@@ -107,7 +107,7 @@ class SchedulerSender(Sender):
 
         This must not be called in the thread of the worker's event loop.
         """
-        call = getattr(self._worker.scheduler, self._operation)(**message)
+        call = getattr(self._worker.scheduler, OPERATION)(**message)
         self._call = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return self._call.result(limit)
@@ -119,7 +119,7 @@ class SchedulerSender(Sender):
         async def send() -> Any:
             arguments = self._worker.connection_args
             async with rpc(self._address, timeout=limit, connection_args=arguments) as scheduler:
-                return await getattr(scheduler, self._operation)(**message)
+                return await getattr(scheduler, OPERATION)(**message)
 
         return asyncio.run(asyncio.wait_for(send(), limit))
 
