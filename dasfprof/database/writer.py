@@ -26,6 +26,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,19 +133,26 @@ class TraceWriter:
         max_pending: int,
         segment_size: int = 0,
     ) -> None:
+        # The parts refer to this writer weakly. So the writer of an ended run is freed at once, and
+        # need not wait for the garbage collector.
+        this = weakref.proxy(self)
         #: Counts of dropped events by cause, and of errors that hooks caught.
-        self.losses = Losses(lambda: self.path)
+        self.losses = Losses(lambda: this.path)
         self._header = header
         self._output = TraceOutput(
             path,
-            self._header_frame,
+            partial(TraceWriter._header_frame, this),
             segment_size,
-            self._ending_of_segment,
+            partial(TraceWriter._ending_of_segment, this),
             self.losses.begin_segment,
         )
         #: Paths of the segments. The last segment is being written.
         self.paths = self._output.paths
-        self._blocks = BlockWriter(self._append_frame, self.losses, self._pause)
+        self._blocks = BlockWriter(
+            partial(TraceWriter._append_frame, this),
+            self.losses,
+            partial(TraceWriter._pause, this),
+        )
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
         #: Whether `close` was called. Later events are not written.
@@ -350,6 +358,7 @@ class TraceWriter:
                 self._output.release_margin()
                 end = {"kind": "end", "events": self._blocks.events, **self.ending}
                 self._blocks.append(self._blocks.frame(end))
+            self.sources.clear()
             self.losses.warn_of_all()
 
     def _work(self) -> None:

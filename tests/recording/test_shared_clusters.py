@@ -130,6 +130,20 @@ def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
     assert kept == {settings.name for settings in begun[4:]}
 
 
+def test_the_scheduler_frees_ended_runs_without_its_garbage_collector(tmp_path: Path) -> None:
+    with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
+        plugins = client.cluster.scheduler.plugins
+        references: list[weakref.ref[Any]] = []
+        gc.disable()
+        for _ in range(4):
+            with dasfprof.profile(client, directory=tmp_path) as run:
+                client.gather(client.map(abs, range(10), pure=False))
+                name = run._settings.plugin_name("SchedulerPlugin")
+                references.append(weakref.ref(plugins[name]))
+        record.wait_until(lambda: sum(reference() is not None for reference in references) <= 1)
+        gc.enable()
+
+
 def test_an_idle_worker_writes_at_most_5_mb_per_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

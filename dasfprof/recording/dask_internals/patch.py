@@ -51,7 +51,8 @@ class Patch:
 
     def __init__(self, owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> None:
         self.active = True
-        self._owner, self._name, self._wrap = owner, name, wrap
+        self._owner, self._name = owner, name
+        self._wrap: Any = wrap
         with _changing:
             before = _declared(owner, name)
             is_declared = before is not _ABSENT
@@ -101,6 +102,8 @@ class Patch:
                 setattr(self._owner, self._name, value)
             else:
                 delattr(self._owner, self._name)
+            # The wrapper refers to this patch. Without a cycle, both are freed at once.
+            self._ours, self._wrap = id(self._ours), None
 
 
 def _declared(owner: Any, name: str) -> Any:
@@ -115,7 +118,7 @@ def _declared(owner: Any, name: str) -> Any:
 def _patch_of(value: Any) -> Patch | None:
     """Return the patch to which a wrapper belongs, or None if the value is not a wrapper."""
     patch = getattr(getattr(value, "__func__", value), _PATCH, None)
-    return patch if isinstance(patch, Patch) and patch._ours is value else None
+    return patch if isinstance(patch, Patch) and patch._ours in (value, id(value)) else None
 
 
 def unpatched(value: Any) -> Any:

@@ -128,9 +128,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._receive(scheduler)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._notes = scheduler_notes(self._guard)
-            self._source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
-            writer.start(self._source)
-            self._note = writer.extender(self._source)
+            source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
+            writer.start(source)
+            self._note = writer.extender(source)
             rows = FileRows.into(writer, constants)
             self._append = rows.append
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)
@@ -252,6 +252,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self.clients.stop()
             await in_thread(partial(self._guard.call_all, "stop", self._undo))
             forget_handlers()
+            # These refer to this plugin. Without such cycles, an ended run is freed at once. The
+            # garbage collector of a scheduler would free it much later.
+            self._exits = self._changes = self._under_way = self.clients = None
 
     def add_client(self, scheduler: Any, client: str) -> None:
         """Record that a client connected. It may be the run's client, which connects again."""
