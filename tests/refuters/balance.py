@@ -119,7 +119,7 @@ def slow_worker(claim: Claim, evidence: Evidence) -> Iterator[str]:
     if not any(is_close(here, a) and is_close(elsewhere, b) for a, b in medians.values()):
         yield f"no worker has these medians of {claim.function}: {medians}"
     ran = {row["label"] for row in evidence.runs}
-    yield from exceeds(len(claim["addresses"]), len(ran), "workers that are slow")
+    yield from exceeds(claim["slow_workers"], len(ran), "workers that are slow")
     yield from exceeds(claim["workers"], len(ran), "workers")
 
 

@@ -227,7 +227,6 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         here, elsewhere = slowness.median[worst], slowness.median_elsewhere[worst]
         name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
-        slow = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
         look = (
             "Check what differs for the process of this worker: pinned cores, available memory, "
             "and the other tasks that it ran (process_summary()). The host is not the cause, "
@@ -236,29 +235,21 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
             else "Check host {host} for other processes, throttled or shared cores, and slow "
             "disks (node_resource_usage()). "
         )
-        lives = np.flatnonzero(np.isin(workers.of_lives, numbers))
-        replace = (
-            "start another worker before you call client.retire_workers([{_slow}])"
-            if np.isnan(run.trace.left[lives]).any()
-            else "use another worker in its place in the next run"
-        )
         yield Finding.of(
             "slow-worker",
             f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
             " times as long there as elsewhere.",
             "The median duration, not counting CPU wait, is {here} there and {elsewhere} "
             "elsewhere. The difference is statistically significant (z = {z:.1f}). This affects "
-            "{_slow_workers} of {workers:worker}. See imbalance() and process_summary().",
-            f"{look}If you cannot fix the cause, {replace}. A run with fewer workers "
-            "may take longer.",
+            "{slow_workers} of {workers:worker}. See imbalance() and process_summary().",
+            f"{look}If you cannot fix the cause, start another worker, and then call "
+            "client.retire_workers(). A run with fewer workers may take longer.",
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),
             elsewhere=Seconds(elsewhere),
             z=float(slowness.z[worst]),
-            addresses=[run.address(number) for number in numbers.tolist()],
-            _slow=slow,
-            _slow_workers=Count(len(numbers)),
+            slow_workers=Count(len(numbers)),
             workers=Count(len(np.unique(slowness.place))),
             seconds=seconds,
             function=name,

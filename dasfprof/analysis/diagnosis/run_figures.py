@@ -348,9 +348,3 @@ class RunFigures(UnusualRuns):
     def text_of_key(self, key_id: int) -> str:
         """Return a key as text, shortened if it is long."""
         return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
-
-    def address(self, worker: int) -> str:
-        """Return the address of a worker's last instance, or its label if no address is known."""
-        lives = np.flatnonzero(self.workers.of_lives == worker)
-        address = self.trace.workers["address"].iloc[lives[-1]]
-        return str(self.workers.labels[worker] if address is None else address)
