@@ -75,7 +75,6 @@ class Questions:
     def why(
         self,
         key: str,
-        run_id: int | None = None,
     ) -> pd.DataFrame:
         """List what one task waited for, and the queues of workers when it was assigned."""
 

@@ -81,13 +81,12 @@ def test_inputs_of_unknown_origin_are_not_located(tmp_path: Path) -> None:
 def test_a_key_is_one_that_ran(tmp_path: Path) -> None:
     analyser = one_input(Task("busy-1", 1, 6.0, 7.0, sent=6.0)).write(tmp_path)
     assert len(analyser.why("tak")) == len(analyser.why("take-0"))
-    for key, run_id, message in (
-        ("busy", None, "2 keys have this prefix"),
-        ("nothing", None, "no task run has this key"),
-        ("take-0", 77, "with run_id=77"),
+    for key, message in (
+        ("busy", "2 keys have this prefix"),
+        ("nothing", "no task run has this key"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):
-            analyser.why(key, run_id=run_id)
+            analyser.why(key)
 
 
 def test_a_stolen_task_run_names_its_victim(tmp_path: Path) -> None:

@@ -14,15 +14,13 @@ from dasfprof.text import elide
 
 
 @question("Waits and inputs of a task", "time", expendable=("Run ID", "Start (s)"))
-def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
+def why(run: Run, key: str) -> pd.DataFrame:
     """List what one task waited for, and the queues of workers when it was assigned.
 
     Parameters
     ----------
     key
         The key of the task, as other tables show it, or a prefix that only one key has.
-    run_id
-        Selects one of its task runs. None selects all.
 
     Returns
     -------
@@ -54,7 +52,7 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     Tasks that ran before recording began do not count as assigned. Copies that Dask dropped again
     before the assignment count as held.
     """
-    rows = _rows_of(run, key, run_id)
+    rows = _rows_of(run, key)
     waits = TaskWaits(run)
     run_ids = run.of_slots("run_id", unfinished=True)
     parts = [(int(run_ids[row]), part) for row in rows for part in waits.parts(row)]
@@ -73,10 +71,9 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     )
 
 
-def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
+def _rows_of(run: Run, key: str) -> list[int]:
     """Return the rows of `Run.all_slots` for the task runs of a key, sorted by arrival."""
-    key_ids, run_ids = (run.of_slots(name, unfinished=True) for name in ("key_id", "run_id"))
-    ids, of_row = np.unique(key_ids, return_inverse=True)
+    ids, of_row = np.unique(run.of_slots("key_id", unfinished=True), return_inverse=True)
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
     # Several keys of different types may have the same text.
@@ -88,14 +85,10 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
             raise InvalidArgumentError(
                 f"key={key!r}: {len(matches)} keys have this prefix, such as {examples}."
             )
-    chosen = np.isin(of_row, matches)
-    if run_id is not None:
-        chosen &= run_ids == run_id
-    rows: list[int] = np.flatnonzero(chosen).tolist()
+    rows: list[int] = np.flatnonzero(np.isin(of_row, matches)).tolist()
     if not rows:
-        which = "" if run_id is None else f" with run_id={run_id}"
         raise InvalidArgumentError(
-            f"key={key!r}: no task run{which} has this key; per_task_status() lists the task runs, "
+            f"key={key!r}: no task run has this key; per_task_status() lists the task runs, "
             "and diagnose() reports what tasks wait for that no worker was assigned."
         )
     arrival = run.all_slots.times.arrival
