@@ -99,13 +99,6 @@ class ResultsByKey:
             rows[several] = np.where(right, self._rows[inside], -1)
         return rows
 
-    def first(self, key_ids: Array) -> Array:
-        """Return the task run that made the earliest result of each key, or -1 if none did."""
-        rows = self._only[key_ids]
-        several = np.flatnonzero(self._several[key_ids])
-        rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
-        return rows
-
     def only(self, key_ids: Array) -> Array:
         """Return the only task run of each key, or -1 if the key has several task runs or none."""
         return self._only[key_ids]

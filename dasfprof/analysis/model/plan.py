@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.critical_path import find_path
-from dasfprof.analysis.model.links import DEPENDENCY, ResultsByKey, find_predecessors
+from dasfprof.analysis.model.links import DEPENDENCY, dependency_rows, find_predecessors
 from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers, step_groups
 from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.numeric.groups import Groups
@@ -110,26 +110,11 @@ def _computations(run: Run, arrival: Array, known: Array) -> Array:
 @once_per_trace
 def find_edges(run: Run) -> PlanEdges:
     """Return the pairs of nodes between which data flows."""
-    plan, slots = find_plan(run), run.slots
-    lengths, items = run.task_dependencies
-    ids = items.astype(np.int64)
-    users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    starts = slots.times.start
-    runs = ResultsByKey(
-        run.of_slots("key_id").astype(np.int64), starts, np.arange(len(starts)), len(run.keys)
-    )
-    # Use the last run of the dependency that started before its user. If clocks differ and there is
-    # none, use the first run.
-    sources = runs.last_before(ids, np.nextafter(starts[users], -np.inf))
-    sources = np.where(sources >= 0, sources, runs.first(ids))
-    known = sources >= 0
-    users, sources = users[known], sources[known]
+    plan, (users, sources) = find_plan(run), dependency_rows(run)
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
-    edges, size = (
-        Groups(codes, len(distinct)),
-        recorded_column(run.tasks, "size", len(starts), np.nan),
-    )
+    edges = Groups(codes, len(distinct))
+    size = recorded_column(run.tasks, "size", len(run.slots.worker), np.nan)
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
     sizes = size[sources[once]]
