@@ -169,7 +169,7 @@ class Questions:
 
     def memory_growth(
         self,
-        by: Literal["cluster", "worker", "function"] = "cluster",
+        by: Literal["cluster", "worker"] = "cluster",
     ) -> pd.DataFrame:
         """Test which memory grows from one computation to the next."""
 

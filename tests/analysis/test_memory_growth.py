@@ -12,6 +12,7 @@ import pytest
 from diagnosed_plans import assert_found, found
 from traces import Plan, Task, filled
 
+from dasfprof.analysis.model.memory_growth import growth_by_runs
 from dasfprof.analysis.numeric.significance import Course, drift_of
 
 MB = 1_000_000
@@ -125,12 +126,11 @@ def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) 
 
 def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
     analyser = rounds(lambda k: 100 + 20 * (k // 2), names="ab").write(tmp_path)
-    table = analyser.memory_growth("function").set_index("Function")
+    growths = {growth.function: growth.drift for growth in growth_by_runs(analyser.run)}
     # Runs of a, in even computations, leave 20 MB on each worker. Runs of b leave nothing.
-    assert table["Task Runs"].to_dict() == {"a": 14, "b": 12}
-    assert table.loc["a", "Each (MB)"] == pytest.approx(20.0)
-    assert table.loc["b", "Each (MB)"] == pytest.approx(0.0)
-    assert table.loc["b", "Verdict"] == "No steady rise."
+    assert growths["a"].each == pytest.approx(20.0 * MB)
+    assert growths["b"].each == pytest.approx(0.0)
+    assert growths["b"].course is Course.OPEN
 
 
 def test_results_that_stay_are_told_as_what_they_are(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from unrefuted import unrefuted
 
 import dasfprof
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.memory_growth import growth_by_runs
 
 pytestmark = pytest.mark.whole_program
 
@@ -72,9 +73,9 @@ def test_a_leak_is_found_with_its_bytes(client: Client, tmp_path: Path) -> None:
     assert rises[unmanaged] == pytest.approx(3 * TASKS, rel=0.1)
     (finding,) = growths(analyser, tmp_path)
     assert finding["Function"] == "leak"
-    by_run = analyser.memory_growth("function").set_index("Function").loc["leak"]
-    assert by_run["Each (MB)"] == pytest.approx(3, rel=0.1)
-    assert by_run["At Least (MB)"] <= by_run["Each (MB)"] <= by_run["At Most (MB)"]
+    (by_run,) = growth_by_runs(analyser.run)
+    assert by_run.drift.each == pytest.approx(3e6, rel=0.1)
+    assert by_run.drift.least <= by_run.drift.each <= by_run.drift.most
 
 
 def test_memory_that_is_given_back_does_not_grow(client: Client, tmp_path: Path) -> None:

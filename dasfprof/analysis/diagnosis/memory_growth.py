@@ -124,7 +124,7 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         f"Unmanaged memory of the workers grows {_COURSE}.",
         f"{together}.{of_limits} In the second half of the run, this memory rose by "
         "{since_half}. "
-        f'{named if culprit else ""}See memory_growth() and memory_growth("function").',
+        f"{named if culprit else ''}See memory_growth() and function_memory().",
         TRIM,
         **figures,
         function=culprit and culprit.function,

@@ -186,16 +186,14 @@ class RunGrowth:
     """Unmanaged memory that remains in worker processes after task runs of a function."""
 
     function: str
-    runs: int
-    #: Number of these task runs during which no other function ran in the same process.
+    #: Number of its task runs during which no other function ran in the same process.
     alone: int
     #: Drift over the task runs that ran alone, by time. `first` to `last` are cumulative bytes.
     drift: Drift
 
 
-@once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
-    """Return the growth of unmanaged memory by function, largest growth per task run first."""
+    """Return the growth of unmanaged memory by function, for functions that ran alone."""
     slots = run.all_slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):
@@ -212,28 +210,16 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
                 rise = float(process.unmanaged[after] - process.unmanaged[before])
                 growth = float(process.time[after]), rise, float(end - begin)
                 rises.setdefault(int(functions[0]), []).append(growth)
-    counts = np.bincount(slots.function, minlength=len(slots.functions))
     growths = []
-    for code in np.flatnonzero(counts).tolist():
-        table = np.array(sorted(rises.get(code, [])), dtype=float).reshape(-1, 3)
-        runs = table[:, 2]
-        drift = drift_of(np.append(0.0, np.cumsum(table[:, 1])), runs)
-        growths.append(RunGrowth(slots.functions[code], int(counts[code]), int(runs.sum()), drift))
-    return sorted(growths, key=lambda growth: -np.nan_to_num(growth.drift.each, nan=-np.inf))
+    for code, of_function in rises.items():
+        _, grown, runs = np.array(sorted(of_function)).T
+        drift = drift_of(np.append(0.0, np.cumsum(grown)), runs)
+        growths.append(RunGrowth(slots.functions[code], int(runs.sum()), drift))
+    return growths
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the indices of those samples of a process that are compared with each other."""
+    """Return the index of a process's last sample in each time range in which it ran no task."""
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
-    # The last sample is selected from each time range in which no task ran in the process.
-    idle = (at >= 0) & (process.time[at] >= np.append(-np.inf, last))
-    samples: Array = np.unique(at[idle])
-    if len(samples) > FEWEST + 1 or not len(first):
-        return samples
-    # There are few such time ranges, so the run is divided into windows. The sample with the least
-    # unmanaged memory is selected from each window.
-    edges = np.linspace(first[0], last[-1], _WINDOWS + 1)
-    windows = Moments(edges[:-1], edges[1:], np.empty(0), float("nan"))
-    least = windows.least(process.time, process.unmanaged)
-    return np.unique(least[least >= 0])
+    return np.unique(at[(at >= 0) & (process.time[at] >= np.append(-np.inf, last))])

@@ -13,7 +13,6 @@ from dasfprof.analysis.model.memory_growth import (
     MemoryGrowth,
     Moments,
     ProcessGrowth,
-    growth_by_runs,
     memory_growth_of,
 )
 from dasfprof.analysis.model.run_memory import (
@@ -291,8 +290,6 @@ def _unmanaged(run: Run, lives: Array, time: float) -> float:
     return least
 
 
-By = Literal["cluster", "worker", "function"]
-
 _CLASSES = {
     "memory": "processes of workers",
     "results": "results in memory",
@@ -307,7 +304,7 @@ _Row = tuple[str, str, Drift, str, str, str]
 @question(
     "Memory growth", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
 )
-def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
+def memory_growth(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     """Test which memory grows from one computation to the next.
 
     Memory is compared at the ends of idle times, in which no task was in progress. The first of
@@ -320,25 +317,18 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     by
         ``"cluster"`` compares the sum of all workers that were present all the time, and separately
         the scheduler, the client, and the results of each function. ``"worker"`` compares each
-        worker process, and ``"function"`` the unmanaged memory that remains after each function's
-        task runs.
+        worker process.
 
     Returns
     -------
     DataFrame
-        One row per kind of memory, per worker process or per function, depending on `by`. With
-        ``by="function"``, rows are sorted by growth in descending order:
+        One row per kind of memory, and with ``by="worker"`` per worker process:
 
-        - ``Memory``, ``Worker`` or ``Function``
+        - ``Memory``; ``Worker``, with ``by="worker"``
         - ``Compared``: number and kind of the compared intervals
-        - ``Task Runs``, ``Alone``, with ``by="function"``: number of task runs, and number of those
-          that overlapped with no other function in their process. Growth is measured only during
-          the latter
         - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``: the first value, the value after
-          half of the intervals, and the last value. With ``by="function"``, they are replaced by
-          ``Stayed (MB)``, the growth over all task runs that were alone
-        - ``Each (MB)``: mean change per computation, window or task run. NA for fewer than eight
-          values
+          half of the intervals, and the last value
+        - ``Each (MB)``: mean change per computation or window. NA for fewer than eight values
         - ``At Least (MB)``, ``At Most (MB)``: 95 % confidence interval of the mean change, assuming
           that the growth is steady
         - ``Verdict``: *rises* only if the memory rose in both halves, in the second by at least
@@ -357,8 +347,6 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     InvalidArgumentError
         If `by` is invalid.
     """
-    if by == "function":
-        return _by_function(run)
     growth, workers = memory_growth_of(run), run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
     if by == "worker":
@@ -401,21 +389,6 @@ def _of_cluster(growth: MemoryGrowth) -> Iterator[_Row]:
 def _of_process(who: str, process: ProcessGrowth) -> Iterator[_Row]:
     for name, label in _CLASSES.items():
         yield label, who, getattr(process, name), "", "", ""
-
-
-def _by_function(run: Run) -> pd.DataFrame:
-    growths = growth_by_runs(run)
-    table = pd.DataFrame(
-        {
-            "Function": text([growth.function for growth in growths]),
-            "Task Runs": np.array([growth.runs for growth in growths], dtype=np.int64),
-            "Alone": np.array([growth.alone for growth in growths], dtype=np.int64),
-            **_figures([growth.drift for growth in growths], "run"),
-        }
-    )
-    return table.drop(columns=["At First (MB)", "At Half (MB)"]).rename(
-        columns={"At Last (MB)": "Stayed (MB)"}
-    )
 
 
 def _figures(drifts: Sequence[Drift], unit: str) -> dict[str, pd.Series]:
