@@ -12,7 +12,7 @@ import click
 
 from dasfprof.cli.sources import source_argument, warnings_as_notes
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
-from dasfprof.report.terminal.console import echo, heading, say, terminal_width
+from dasfprof.report.terminal.console import heading, say, terminal_width
 from dasfprof.report.terminal.findings import print_summary
 from dasfprof.text import clean
 
@@ -39,8 +39,8 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
     far. A summary follows at the end. Ctrl-C ends the view, not the run.
 
     SOURCE takes the same forms as in `dasfprof analyse`. The default is the working directory. If a
-    directory has several runs, the newest is shown. Without a terminal, a line is printed whenever
-    something changes.
+    directory has several runs, the newest is shown. Without a terminal, only the end is printed, so
+    use --json to get each state.
 
     \b
     Examples:
@@ -98,32 +98,12 @@ def _watch(run: LiveRun, source: str) -> None:
     """Show the states of a run until it ends, and then a summary."""
     state = run.read()
     if state.goes_on is not False:
-        if sys.stdout.isatty():
-            _watch_in_terminal(run, state)
-        else:
-            _watch_in_lines(run, state)
+        _show(run, state)
     _summarise(run, source)
 
 
-def _watch_in_lines(run: LiveRun, state: RunState) -> None:
-    from dasfprof.report.terminal.live_view import state_line
-
-    last = ""
-    while True:
-        began = time.monotonic()
-        line = state_line(state)
-        _, _, news = line.partition("  ")
-        if news != last:
-            echo(line)
-            sys.stdout.flush()
-            last = news
-        if state.goes_on is False:
-            return
-        _wait_until(began + _INTERVAL)
-        state = run.read()
-
-
-def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
+def _show(run: LiveRun, state: RunState) -> None:
+    """Show the states of a run until it ends. Without a terminal, only the last one is printed."""
     from rich.live import Live
 
     from dasfprof.handles.live import WHEN, FindingsSoFar

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -109,18 +108,6 @@ def live_view(
         parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
     parts += [Text(f"Note: {note}", "dim") for note in state.notes]
     return Group(*parts)
-
-
-def state_line(state: RunState) -> str:
-    """Return a state as a single line, for logs and pipes."""
-    words = [counts_in_words(state), *pace_in_words(state), *_threads(state)]
-    if state.long_tasks:
-        longest = state.long_tasks[0]
-        words.append(
-            f"{count_of(len(state.long_tasks), 'task')} unusually long: "
-            f"{elide(longest.key, _LONGEST_KEY)} for {format_duration(longest.seconds or 0.0)}"
-        )
-    return f"{time.strftime('%H:%M:%S', time.localtime(state.cluster.time))}  {', '.join(words)}"
 
 
 def _head(state: RunState) -> Text:
