@@ -8,7 +8,6 @@ returns counts.
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 import threading
 from collections import deque
@@ -25,11 +24,10 @@ from distributed import Client, Future, as_completed
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
+from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line
 from dasfprof.recording.steps.step import ClientCall
-
-logger = logging.getLogger(__name__)
 
 #: Threshold (seconds): shorter work outside of calls is not recorded, because looking up its line
 #: would cost too much.
@@ -152,7 +150,7 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
 
 def _begin(name: str) -> OpenCall | None:
     """Start recording a call, or return None if the call is part of another call."""
-    try:
+    with logging_errors("a call"):
         outer = _current.get()
         if outer is not None and outer.is_open:
             return None
@@ -164,14 +162,12 @@ def _begin(name: str) -> OpenCall | None:
         # its end.
         call.began, call.start = monotonic(), time()
         return call
-    except Exception:
-        logger.debug("a call could not be recorded", exc_info=True)
-        return None
+    return None
 
 
 def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     """End a call and report it to the observers."""
-    try:
+    with logging_errors("a call"):
         call.seconds = monotonic() - call.began
         call.is_open = False
         opened.discard(id(call))
@@ -190,19 +186,15 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
         if call.name == "scatter":
             call.sent = sizeof(args[0] if args else kwargs.get("data"))
         _report(call)
-    except Exception:
-        logger.debug("a call could not be recorded", exc_info=True)
 
 
 def _are_computed(args: tuple[Any, ...]) -> bool:
     """Return whether a call requests only futures with results that are already computed."""
-    try:
+    with logging_errors("the futures of a call"):
         requested = args[1] if isinstance(args[0], Client) else args[0]
         futures = requested if isinstance(requested, list | tuple | set) else (requested,)
         return all(isinstance(item, Future) and item.status == "finished" for item in futures)
-    except Exception:
-        logger.debug("futures could not be read", exc_info=True)
-        return False
+    return False
 
 
 def _report(call: ClientCall) -> None:
@@ -294,15 +286,13 @@ def _note_token(began: float, seconds: float) -> None:
 
     Its nested tokenizations were recorded before, so their time is not counted again.
     """
-    try:
+    with logging_errors("a tokenization"):
         within, latest = 0.0, _tokenizing.latest
         while latest and latest[-1][0] >= began:
             within += latest.pop()[1]
         latest.append((began, seconds))
         _tokenizing.seconds += seconds - within
         spent("tokenising", seconds - within)
-    except Exception:
-        logger.debug("a tokenization could not be recorded", exc_info=True)
 
 
 #: Phases of a client's program: by module and function of Dask, and by the start of a module's

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import logging
 import pickle
 import threading
 from collections import Counter
@@ -257,9 +256,6 @@ def size_of_value(value: Any) -> int:
     return 0
 
 
-logger = logging.getLogger(__name__)
-
-
 class _ThreadState(threading.local):
     """The state of a thread that optimizes or sends a graph."""
 
@@ -317,7 +313,7 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
             futures = original(*args, **kwargs)
         finally:
             _thread.functions = None
-        try:
+        with logging_errors("a submitted graph"):
             optimizing, _thread.optimizing = _thread.optimizing, None
             # The program may have imported dataframes since the hooks were placed.
             expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
@@ -334,8 +330,6 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
             sent = Submission(client, start, optimizing, size, functions, line, values)
             for observer in steps.observers:
                 observer.submitted(sent)
-        except Exception:
-            logger.debug("a submitted graph could not be recorded", exc_info=True)
         return futures
 
     return _graph_to_futures
@@ -343,15 +337,13 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
 
 def _noting_size(original: Any, patch: Patch) -> Any:
     def _send_to_scheduler(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with logging_errors("the size of a graph"):
             message = args[1] if patch.active and len(args) > 1 else None
             if type(message) is dict and message.get("op") == "update-graph":
                 # Older versions of Dask store the graph's frames separately.
                 frames = getattr(message.get("expr_ser"), "frames", message.get("graph_frames"))
                 if frames is not None:
                     _thread.size = sum(memoryview(frame).nbytes for frame in frames)
-        except Exception:
-            logger.debug("the size of a graph could not be recorded", exc_info=True)
         return original(*args, **kwargs)
 
     return _send_to_scheduler

@@ -12,7 +12,6 @@ A computation within a task is not observed, because its time is part of the tas
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -33,8 +32,6 @@ from dasfprof.recording.dask_internals.local_task import (
 )
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 from dasfprof.recording.guard import logging_errors
-
-logger = logging.getLogger(__name__)
 
 THREADS, PROCESSES, SYNC = "threads", "processes", "sync"
 #: By the module that calls `get_async`: the name of the scheduler.
@@ -107,13 +104,11 @@ class Compute:
 
     def submit(self, function: Any, batch: Any, *more: Any) -> Any:
         """Pass a batch of tasks to the pool, and return the future that the scheduler expects."""
-        try:
+        observed = False
+        with logging_errors("a batch of tasks"):
             keys = [args[0] for args in batch if len(args) >= 6]
-            observed = not more and len(keys) == len(batch)
             self._sent.update(dict.fromkeys(keys, time()))
-        except Exception:
-            logger.debug("a batch of tasks could not be recorded", exc_info=True)
-            observed = False
+            observed = not more and len(keys) == len(batch)
         if not observed:
             return self._submit(function, batch, *more)
         if self.is_here:
@@ -154,7 +149,7 @@ class Compute:
 
     def note_end(self, facts: TaskFacts) -> None:
         """Record that a task has ended, and notify the listeners."""
-        try:
+        with logging_errors("the end of a task"):
             run = self._runs.pop(facts.key, None) or self._run(facts)
             run.done = time()
             self._sent.pop(facts.key, None)
@@ -162,8 +157,6 @@ class Compute:
                 self._ended[facts.key] = run.done, facts.size
             for listener in self.listeners:
                 listener.ended(self, run)
-        except Exception:
-            logger.debug("the end of a task could not be recorded", exc_info=True)
 
     def _run(self, facts: TaskFacts) -> LocalTaskRun:
         """Return the `LocalTaskRun` of a task, with its times."""
@@ -207,13 +200,13 @@ def _begin(scheduler: str, args: tuple[Any, ...]) -> Compute | None:
 
     `args` are the arguments of Dask's `get_async`.
     """
-    try:
+    compute: Compute | None = None
+    with logging_errors("a computation"):
         listeners = _listeners.all
         if not listeners or len(args) < 4 or in_task() or os.getpid() != _pid or _in_worker():
             return None
         compute = Compute(scheduler, args[0], int(args[1]), _count(args[3]), listeners)
-    except Exception:
-        logger.debug("a computation could not be observed", exc_info=True)
+    if compute is None:
         return None
     _notify(compute, "computes")
     compute.began = time()  # Leave out the time in which the recorder may have opened files.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import logging
 import os
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -21,9 +20,8 @@ from time import time
 from types import FunctionType
 from typing import Any, TypeVar
 
+from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps.line import Line
-
-logger = logging.getLogger(__name__)
 
 #: Maximum length of a step's name. Longer names are cut, because every task of a graph may carry
 #: the name.
@@ -149,19 +147,17 @@ class step:  # noqa: N801  (a context manager, used like a function)
         self._name = _clean(name)
 
     def __enter__(self) -> step:
-        try:
+        with logging_errors("a step"):
             parent = _current.get()
             names = (*(parent.names if parent else ()), self._name)
             opened = OpenStep(next(_ids), names, parent, time(), self)
             _current.set(opened)
             for observer in observers:
                 observer.began(opened)
-        except Exception:
-            logger.debug("a step could not be entered", exc_info=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
+        with logging_errors("the end of a step"):
             opened = _current.get()
             while opened is not None and opened.owner is not self:
                 opened = opened.parent  # The inner step was not left.
@@ -169,8 +165,6 @@ class step:  # noqa: N801  (a context manager, used like a function)
                 _current.set(opened.parent)
                 for observer in observers:
                     observer.ended(opened)
-        except Exception:
-            logger.debug("a step could not be left", exc_info=True)
 
     def __call__(self, function: Wrapped) -> Wrapped:
         """Return a function that enters the step for the duration of each call of `function`."""
