@@ -42,8 +42,10 @@ _SILENT = 60.0
 #: Name of the scheduler's handler that receives the blocks of all runs. It does not contain a run's
 #: id, because Dask counts requests by name and never forgets a name.
 OPERATION = "dasfprof_receive"
-#: Receivers of this process, by id of the run, and the lock that is held while they change.
-_receivers: dict[str, Receiver] = {}
+#: Receivers of this process, by id of the run. Workers in this process need not send their files,
+#: because they use the same disk.
+receivers: dict[str, Receiver] = {}
+#: Held while `receivers` is changed.
 _changing = threading.Lock()
 
 
@@ -53,16 +55,8 @@ class RefusedError(ValueError):
 
 async def _receive(run: str, **message: Any) -> dict[str, Any] | None:
     """Store the blocks of a run (see `Receiver.receive`), or return None if the run has ended."""
-    receiver = _receivers.get(run)
+    receiver = receivers.get(run)
     return None if receiver is None else await receiver.receive(**message)
-
-
-def is_receiving(run_uuid: str) -> bool:
-    """Return whether this process receives the blocks of a run.
-
-    Workers in this process then need not send, because they use the same disk.
-    """
-    return run_uuid in _receivers
 
 
 class ReceivedFile:
@@ -155,13 +149,13 @@ class Receiver:
         self._thread = ThreadPoolExecutor(1, "dasfprof-receiver")
         with _changing:
             self._remove = add_handler(scheduler, OPERATION, _receive)
-            _receivers[settings.uuid] = self
+            receivers[settings.uuid] = self
 
     def stop(self) -> None:
         """Stop receiving, and write all waiting messages. This can be called in any thread."""
         with _changing:
-            del _receivers[self._settings.uuid]
-            if all(each._scheduler is not self._scheduler for each in _receivers.values()):
+            del receivers[self._settings.uuid]
+            if all(each._scheduler is not self._scheduler for each in receivers.values()):
                 self._remove()
         self._due = True
         self._thread.shutdown()

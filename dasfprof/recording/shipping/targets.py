@@ -6,6 +6,7 @@ A worker sends its files to the scheduler if the worker and the scheduler do not
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FuturesTimeoutError  # another one on Python 3.10
@@ -21,11 +22,8 @@ from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
 from dasfprof.recording.settings import RunSettings, sees_mark
 from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, digest_of, profiles_of
-from dasfprof.recording.shipping.receiver import OPERATION, is_receiving
+from dasfprof.recording.shipping.receiver import OPERATION, receivers
 from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
-
-#: Maximum seconds between two messages, even if the flush interval is longer.
-_LONGEST_INTERVAL = 86400.0
 
 
 class SchedulerSender(Sender):
@@ -48,7 +46,7 @@ class SchedulerSender(Sender):
         self._address = str(worker.scheduler.address)
         #: Files whose copies on the scheduler are complete and identical.
         self._identical: list[Path] = []
-        self._interval = min(settings.flush_interval, _LONGEST_INTERVAL)
+        self._interval = min(settings.flush_interval, threading.TIMEOUT_MAX)
         self.pause, self.write_wait = 0.5 * self._interval, 0.75 * self._interval
         self._call: Future[Any] | None = None
         #: Whether to use a separate connection instead of the worker's connections.
@@ -206,6 +204,6 @@ def send_files_of_worker(
         owner = f"worker {worker.name}"
         return upload_files(settings, owner, databases, lambda: worker.status.name == "closing")
     is_here = settings.ship == "auto" and sees_mark(settings.directory, settings.uuid)
-    if not databases or settings.ship == "off" or is_here or is_receiving(settings.uuid):
+    if not databases or settings.ship == "off" or is_here or settings.uuid in receivers:
         return None
     return SchedulerSender(settings, worker, databases)
