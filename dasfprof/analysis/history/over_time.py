@@ -14,17 +14,17 @@ from dasfprof.analysis.history.summary import (
     file_states,
     keep,
     read_stored,
-    read_trace,
     stays,
     summarise_run,
 )
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text, utc
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.config.kinds import Price
 from dasfprof.config.options import setting
-from dasfprof.database import find_runs
+from dasfprof.database import MultiEventDatabase, find_runs
 from dasfprof.errors import SourceNotFoundError
 
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
@@ -130,7 +130,7 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     runs = find_runs(directory, new) if new else []
     going_on = []
     for run in track(runs, "Summarizing runs", shown=progress, total=len(runs), unit="run"):
-        trace = read_trace(run)
+        trace = Run.from_database(MultiEventDatabase(run.files), progress=False)
         summary = summarise_run(run, trace)
         if stays(trace):
             stored.append(({path.name: states[path.name] for path in run.files}, summary))

@@ -29,18 +29,12 @@ from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.lines import plan
-from dasfprof.database import MultiEventDatabase
 from dasfprof.database.ends import End
 from dasfprof.database.runs import TraceFiles
 
 #: Matches the suffix that registration adds to the name of a pipeline: the Unix time at which the
 #: run was created.
 _CREATED = re.compile(r"-\d{9,}$")
-
-
-def read_trace(run: TraceFiles) -> Run:
-    """Read all files of a run."""
-    return Run.from_database(MultiEventDatabase(run.files), progress=False)
 
 
 def stays(trace: Run) -> bool:
@@ -63,7 +57,7 @@ def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
     without_task = [hours[name] for name in ("idle", "waiting") if name in hours]
     return {
         "run": run.name,
-        "pipeline": pipeline_of(run.name),
+        "pipeline": _CREATED.sub("", run.name),
         "shape": shape_of(trace),
         "begin": _known(run.created or trace.begin),
         "seconds": _known(path_seconds(trace)),
@@ -77,11 +71,6 @@ def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
         "hours": (hours["total"].workers, hours["total"].threads),
         "idle": tuple(sum(getattr(x, of) for x in without_task) for of in ("workers", "threads")),
     }
-
-
-def pipeline_of(run: str) -> str:
-    """Return the name of a run without the time of its creation, which is its pipeline's name."""
-    return _CREATED.sub("", run)
 
 
 def shape_of(trace: Run) -> str:

@@ -208,6 +208,9 @@ def own_events(run: Run) -> pd.DataFrame:
         args of both.
     """
     events = run.events.sort_values("time", kind="stable")
+    args = [
+        json.dumps(json_value(args), ensure_ascii=False) if args else "" for args in events["args"]
+    ]
     return pd.DataFrame(
         {
             "Event": events["name"],
@@ -216,14 +219,9 @@ def own_events(run: Run) -> pd.DataFrame:
             "Duration (s)": events["duration"].where(events["kind"] != "instant"),
             "Process": events["process"],
             "Thread": events["thread"],
-            "Args": pd.Series([args_text(args) for args in events["args"]], events.index, object),
+            "Args": pd.Series(args, events.index, object),
         }
     ).reset_index(drop=True)
-
-
-def args_text(args: dict[str, Any]) -> str:
-    """Return args as one line of JSON. Values that JSON does not support are their `repr`."""
-    return json.dumps(json_value(args), ensure_ascii=False) if args else ""
 
 
 def json_value(value: Any) -> Any:
