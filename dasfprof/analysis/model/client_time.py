@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -283,9 +284,16 @@ def find_sent(run: Run) -> pd.DataFrame:
     (bytes) and ``seconds`` (of pickling the value once) are means over these graphs. ``total`` is
     the number of bytes in all tasks.
     """
-    groups = run.sent_values.astype(
-        {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}
-    )
+    return _sums_of_sent(run.sent_values) if len(run.sent_values) else _nothing_sent()
+
+
+@cache
+def _nothing_sent() -> pd.DataFrame:
+    return _sums_of_sent(pd.DataFrame(columns=[*_TEXTS, *_NUMBERS]))
+
+
+def _sums_of_sent(values: pd.DataFrame) -> pd.DataFrame:
+    groups = values.astype({**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)})
     values = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
         why=("why", "first"),
         held=("held", "first"),

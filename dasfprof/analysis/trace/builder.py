@@ -78,7 +78,7 @@ class TraceBuilder:
         self._check_scheduler_file()
         tables = {name: self._table(**metadata) for name, metadata in events.items()}
         for name in _OF_NOBODY:
-            tables[name] = tables[name].drop(columns="worker_id")
+            del tables[name]["worker_id"]
         # The event was recorded by the scheduler. The table contains the worker that drops the
         # copy.
         dropped = tables["copies_dropped"]
