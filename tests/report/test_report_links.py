@@ -12,6 +12,7 @@ from opened_pages import OpenedPage, Opener, compute
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
+from dasfprof.report.page import timeline_data
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +69,27 @@ HASHES = [hashlib.md5(bytes([at]), usedforsecurity=False).hexdigest() for at in 
 KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], version=4)}"]
 
 
-def test_keys_with_hashes_are_shown_found_and_linked(open_page: Opener, tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_keys_with_hashes_are_shown_found_and_linked(
+    half: bool, open_page: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If there are too many hashes for a page, it has the first half of each."""
+    monkeypatch.setattr(timeline_data, "_MANY_HASHES", 5 if half else 5000)
     events = [
         compute(key, 1.0 + at, 0.5, 0, dependencies=KEYS[:at][-1:]) for at, key in enumerate(KEYS)
     ]
     page = open_page(analyser_of(tmp_path, events).report(tmp_path / "report.html"))
+    # The first sixteen digits of a UUID contain two dashes.
+    told = [key[: 22 if key.startswith("inc") else 20] + "…" if half else key for key in KEYS]
 
     def shown() -> list[str]:
         return page.texts("#task-table .rows .row > div:first-child")
 
-    assert sorted(shown()) == sorted(KEYS)
+    assert sorted(shown()) == sorted(told)
     page.search(HASHES[3], "1 found")
-    assert shown() == KEYS[3:4]
+    assert shown() == told[3:4]
     page.tab.fill("#search", "")
     page.tab.evaluate(f"location.hash = '#task={KEYS[5]}'")
-    page.until(lambda: page.details().get("Key") == KEYS[5])
-    assert page.texts("#details ul.needs button") == KEYS[4:5]
-    assert page.texts("#details ul.needed button") == KEYS[6:7]
+    page.until(lambda: page.details().get("Key") == told[5])
+    assert page.texts("#details ul.needs button") == told[4:5]
+    assert page.texts("#details ul.needed button") == told[6:7]

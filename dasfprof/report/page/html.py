@@ -160,7 +160,11 @@ def _tables(analyser: Analyser) -> dict[str, Any]:
 
 def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
     notes = [note.text for note in analyser.trace.notes]
-
+    if timeline.facts["crowded"]:
+        notes.append(
+            "To stay small enough for a browser, the page has only the first 16 digits of the "
+            "hashes in keys, and times of statuses in steps of 1/256 of their mean."
+        )
     timeless = len(analyser.run.task_runs) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")

@@ -26,7 +26,7 @@ import { Lanes } from "./timeline/lanes.js";
 import { Legends } from "./timeline/legend.js";
 import { clockText, endText, ticks } from "./timeline/marks.js";
 import { criticalView } from "./timeline/path.js";
-import { findRows } from "./timeline/search.js";
+import { asShown, findRows } from "./timeline/search.js";
 import { StepBand } from "./timeline/steps.js";
 import { Tasks } from "./timeline/tasks.js";
 import { Timeline } from "./timeline/timeline.js";
@@ -347,7 +347,8 @@ class Page {
   }
 
   /** Selects a run of a key by its number, or the last run. */
-  selectKey(text, number) {
+  selectKey(link, number) {
+    const text = asShown(this.tasks, link);
     for (let key = 0; key < this.tasks.facts.keys; key += 1) {
       const runs = this.tasks.runsOf(key);
       if (runs.length && this.tasks.keyText(key) === text) {

@@ -35,9 +35,13 @@ from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
 
 #: Number of time windows in the small overview picture of busy threads.
 _OVERVIEW_BINS = 400
+#: Threshold: if more keys end in hashes, which cannot be compressed, the page has only half of each
+#: hash and less precise times of statuses.
+_MANY_HASHES = 300_000
 #: Threshold: if there are more task runs, the times around functions are less precise.
 _MANY_RUNS = 300_000
-
+#: Number of 32-bit words in half of a hash.
+_HALF = 2
 #: Precision of less precise times: number of steps in their mean.
 _PARTS = 256
 #: Name of the status whose time is the duration of the task run.
@@ -70,7 +74,7 @@ class TimelineData:
         rows = placed[tracks.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
         ranks, key_order = _rank_keys(run.keys, tasks["key_id"].to_numpy()[rows])
-
+        crowded = int(_hashed(run.keys).sum()) > _MANY_HASHES
         picture = {
             "starts": seconds(starts, delta=True),
             "durations": seconds(durations),
@@ -90,16 +94,21 @@ class TimelineData:
             lines = [names[code] for code in there.tolist()]
         around = Around.of(run, rows, tracks, (starts, durations))
         cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
-        held = {name: _around(spent) for name, spent in dataclasses.asdict(around).items()}
-        held["cpu"] = seconds(tasks["cpu"].to_numpy(dtype=float)[rows])
+        held = {
+            name: _spent(spent, len(rows) > _MANY_RUNS)
+            for name, spent in dataclasses.asdict(around).items()
+        }
+        held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
         spent = {
-            name: seconds(values[rows]) for name, values in statuses.items() if name != _RUNNING
+            name: _spent(values[rows], crowded)
+            for name, values in statuses.items()
+            if name != _RUNNING
         }
         columns = {
             **in_group("picture", picture),
             **in_group("cells", cells),
             **in_group("held", held),
-            **in_group("keys", _key_columns(run.keys, key_order)),
+            **in_group("keys", _key_columns(run.keys, key_order, halved=crowded)),
             **in_group("links", _dependency_columns(run, ranks, key_order)),
             **in_group("details", _detail_columns(tasks, rows)),
             **in_group("statuses", spent),
@@ -119,6 +128,7 @@ class TimelineData:
             "overview": tracks.busy_threads(starts, durations, _span(run), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
+            "crowded": crowded,
         }
         return cls(columns, facts, rows)
 
@@ -135,12 +145,15 @@ def _hashed(keys: KeyTable) -> Array:
     return np.isin(kinds, (key_parts.HEX, key_parts.UUID))[keys.head_ids]
 
 
-def _around(values: Array) -> PackedColumn:
-    """Pack seconds around the function of each task run."""
+def _spent(values: Array, crowded: bool) -> PackedColumn:
+    """Pack a column with seconds of each task run, such as CPU seconds or the seconds in a status.
+
+    If `crowded`, the seconds are rounded more coarsely.
+    """
     known = values[np.isfinite(values)]
     # The page of a large run has to stay small.
-    coarse = len(values) > _MANY_RUNS and len(known)
-    return seconds(values, step=float(known.mean()) / _PARTS if coarse else 0.0)
+    step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
+    return seconds(values, step=step)
 
 
 def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
@@ -170,8 +183,11 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
     return ranks, order
 
 
-def _key_columns(keys: KeyTable, order: Array) -> dict[str, PackedColumn]:
-    """Pack the parts of keys from which the page builds the keys' texts."""
+def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
+    """Pack the parts of keys from which the page builds the keys' texts.
+
+    If `halved`, only half of each hash is packed.
+    """
     head_ids = keys.head_ids[order]
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
     heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
@@ -185,7 +201,8 @@ def _key_columns(keys: KeyTable, order: Array) -> dict[str, PackedColumn]:
         "firsts": pack_integers(np.append(firsts, len(order)), delta=True),
     }
     tails, hashed = keys.tails[order], _hashed(keys)[order]
-
+    if halved:
+        tails[hashed, _HALF:] = 0
     # Hashes are random, so their differences are not smaller than the hashes.
     delta = int(hashed.sum()) * 2 < len(order)
     for word in range(key_parts.TAIL_WORDS):

@@ -5,13 +5,17 @@ import { breathe } from "../dom.js";
 /** Maximum milliseconds for which a search blocks the page. */
 const SLICE_MS = 40;
 
+/** Returns a text in the form in which the page shows keys. */
+export function asShown(tasks, text) {
+  return tasks.facts.crowded ? halved(text) : text;
+}
 
 /** Returns a flag for each row, 1 if a text about it contains the query. Null if `isStale()` became true. */
 export async function findRows(tasks, query, isStale) {
-  const wanted = query.toLowerCase();
-  const keys = await findKeys(tasks, wanted, isStale);
+  const keys = await findKeys(tasks, asShown(tasks, query).toLowerCase(), isStale);
   if (keys === null) return null;
   const matches = Uint8Array.from(tasks.keys, (key) => keys[key]);
+  const wanted = query.toLowerCase();
   const holds = (text) => Number(Boolean(text) && text.toLowerCase().includes(wanted));
   for (const [codeOfRow, texts] of textsOfRows(tasks, query)) {
     const codes = Uint8Array.from(texts, holds);
@@ -62,4 +66,11 @@ async function findKeys(tasks, wanted, isStale) {
     }
   }
   return matches;
+}
+
+/** Returns a complete key with only the first half of its hash. */
+function halved(text) {
+  return text
+    .replace(/([0-9a-f]{16})[0-9a-f]{16}$/i, "$1…")
+    .replace(/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-[0-9a-f]{4}-[0-9a-f]{12}$/i, "$1…");
 }

@@ -158,8 +158,12 @@ export class Tasks {
     if (kind === NUMBERED) return String(word(0));
     if (kind === FLOAT) return floatText((word(0) * 2 ** 32 + word(1)) / TICKS_PER_SECOND);
     if (kind !== HEX && kind !== UUID) return "";
-    const digits = [0, 1, 2, 3].map((at) => word(at).toString(16).padStart(8, "0")).join("");
-    return kind === HEX ? digits : digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+    const complete = !this.facts.crowded;
+    const words = complete ? [0, 1, 2, 3] : [0, 1];
+    const digits = words.map((at) => word(at).toString(16).padStart(8, "0")).join("");
+    if (kind === HEX) return complete ? digits : `${digits}…`;
+    if (complete) return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+    return digits.replace(/^(.{8})(.{4})/, "$1-$2-") + "…";
   }
 
   /** Returns the task runs of a key, ordered by start. */
