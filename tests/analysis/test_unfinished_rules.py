@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from refuters import refute
 from refuters.figures import without_units
-from traces import Plan, T, Task
+from traces import Plan, Plugin, T, Task
 from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, ended_in, hung
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.unfinished import _keeps_from_its_end
 from dasfprof.analysis.under_way.state import Cause
+from dasfprof.schema.steps import CLIENT_CALLS
 
 
 def told(run: Hung, directory: Path) -> dict[str, dict[str, Any]]:
@@ -288,6 +289,25 @@ def test_a_program_may_do_something_else(tmp_path: Path, end: float, severity: s
     run = Hung(ended=[("g-1", 0.0, 2.0)], states=states, runs=runs, end=end, waits_in=None)
     own = told(run, tmp_path)["unfinished-run"]
     assert (own["cause"]["kind"], own["severity"]) == ("client-elsewhere", severity)
+    assert own["cause"]["suggestion"].startswith("Check /home/me/script.py:3 main: ")
+
+
+@pytest.mark.parametrize(("receiving", "reported"), [(30.0, False), (5.0, True)])
+def test_a_client_may_receive_large_results(
+    tmp_path: Path, receiving: float, reported: bool
+) -> None:
+    """All tasks ended at 2 s. The client waits in gather() until 38 s."""
+    keeps = {"unfinished": 0, "clients": [client(unfinished=0)]}
+    run = Hung(ended=[("g-1", 0.0, 2.0)], states=[(3.0, keeps), (37.5, keeps)], end=38.0)
+    run.runs = [{"key": "g-1", "known": 2.0, **DONE}]
+    run.write(tmp_path)
+    facts = {"receiving": receiving, "received": 900_000_000}
+    calls = Plan([])._client_calls(2.0, 38.0, "gather", facts)
+    Plugin(tmp_path, "StepRecorder", host="node2").write((CLIENT_CALLS, [calls]))
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    idle = [one.to_dict() for one in findings if one.rule == "unfinished-run"]
+    assert len(idle) == reported
+    assert all("client_calls()" in one["Suggestion"] for one in idle)
 
 
 def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_words
 from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.client_time import LARGE, find_calls
 from dasfprof.analysis.model.departures import departure_of, departures_of
 from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
@@ -64,8 +65,13 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     if state is None:
         return
     if end is None:
-        ended = [cause for cause in run.causes if cause.kind in _ALL_ENDED]
-        yield from (_client_elsewhere(run, cause) for cause in ended)
+        # The rule "large-gathers" reports a client that receives large results.
+        calls = find_calls(run.trace)
+        calls = calls[(calls["received"] >= LARGE * calls["calls"]).to_numpy()]
+        receiving = float(calls["receiving"].max()) if len(calls) else 0.0
+        for cause in run.causes:
+            if cause.kind in _ALL_ENDED and not receiving > 0.5 * (cause.seconds or 0.0):
+                yield _client_elsewhere(run, cause)
         return
     if not end.unfinished and not state.tasks:
         return  # Recording failed, so what happened later is unknown.
@@ -256,7 +262,8 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     # A program may be busy with something else for a short time.
     brief = cause.kind == "client-elsewhere" and seconds < _LONG
     severity: Severity = "low" if share < 0.5 or brief else "medium"
-    return _of_cause(cause, severity)
+    # What happened after the last task did not slow down any task.
+    return dataclasses.replace(_of_cause(cause, severity), isolated=True)
 
 
 @rule(

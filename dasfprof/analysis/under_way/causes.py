@@ -290,8 +290,8 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
         f"{count_of(client.wanted, 'result')} for it.",
         "Check the bytes and seconds in client_calls(): these results may be in transit to the "
         "client. If they are large, reduce or store them on the cluster."
-        if waits and client.wanted
-        else "Check this line of your program: the cluster has nothing to do meanwhile. If the "
+        if waits
+        else f"Check {user_line(activity.stack)}: the cluster has nothing to do meanwhile. If the "
         "client processes results, do that in tasks.",
         line=user_line(activity.stack),
         seconds=quiet,
