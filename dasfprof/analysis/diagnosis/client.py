@@ -25,6 +25,7 @@ from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.stack_samples.places import (
     BUILDS,
     IMPORTS,
+    IMPORTS_DASK,
     client_fraction,
     client_line,
     client_meanwhile,
@@ -99,7 +100,7 @@ def large_gathers(run: RunFigures) -> Iterator[Finding]:
         "large-gathers",
         "The client fetches {received} of results and waits {receiving} for them after they have "
         "been computed.",
-        "{calls:call} fetched these results, most at {line}. See client_calls().",
+        "{calls:call} fetched these results, mostly at {line}. See client_calls().",
         "Keep large results on the cluster (persist() instead of compute(), futures instead of "
         "gather()), reduce them there, or write them to storage in tasks, with to_zarr() or "
         "to_parquet().",
@@ -340,6 +341,8 @@ def slow_startup(run: RunFigures) -> Iterator[Finding]:
         key=lambda stage: first_task.stages[stage],
         default=Stage.PROGRAM,
     )
+    if longest is Stage.PROGRAM and IMPORTS_DASK in client:
+        return  # A program cannot use Dask before it is imported.
     builds = longest is Stage.PROGRAM and BUILDS in client
     imports = longest is Stage.PROGRAM and IMPORTS in client
     over_items = traversing(run.trace, first - first_task.late, first) if builds else 0.0
@@ -357,7 +360,8 @@ def slow_startup(run: RunFigures) -> Iterator[Finding]:
             "sent_values(). "
         )
         # Wrapped values are embedded in a single task, so nothing large is left to scatter.
-        if longest not in (Stage.PICKLING, Stage.SENDING) and not over_items:
+        # Other stages than these do not handle the values.
+        if builds and not over_items:
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
     parts = ", ".join(f"{stage.value} {Seconds(first_task.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(

@@ -293,8 +293,8 @@ def imported_by(run: Run, function: str, least: float) -> str:
 
 #: Minimum number of samples, and minimum fraction of the time, for which a line is named.
 _FEWEST_SAMPLES, _LEAST = 20, 0.2
-#: Description of a client that imports modules.
-IMPORTS = "imported modules"
+#: Description of a client that imports modules, and of one whose imports are mostly Dask's.
+IMPORTS, IMPORTS_DASK = "imported modules", "most of dask."
 #: Minimum number of samples of a client that imports. It is low, because their stacks are clear.
 _FEWEST_IMPORTING = 5
 #: Threshold (fraction of a function's time): with more CPU wait, its sampled lines are uncertain.
@@ -376,7 +376,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     line, seconds = _longest_line(run, samples.take(phases == phase))
     at = ""
     if line is not None and seconds >= _LEAST * total:
-        at = f", {format_share(seconds / total)} at {write_frame(line)}"
+        at = f" ({format_share(seconds / total)} at {write_frame(line)})"
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{at}. "
 
 
