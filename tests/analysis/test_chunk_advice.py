@@ -90,6 +90,10 @@ def test_what_has_no_chunks(tmp_path: Path) -> None:
     words = advised(written(tmp_path / "objects", *rows))
     assert words.startswith("Put 11 inputs into each task of fit, as a list.")
     assert "chunks of" not in words
+    # A program does not pass inputs to the tasks of a collection.
+    rows = [ran(("fit", n), n, size=50_000, type="Model") for n in range(64)]
+    words = advised(written(tmp_path / "collection", *rows))
+    assert words.startswith("Make the chunks or partitions of fit 11 times as large.")
     # There are 64 steps in eight chains: two steps of a chain are never inputs of the same task.
     facts = {"size": 28, "input_size": 28, "type": "int"}
     before = [[], *([f"step-{n}"] for n in range(56))]

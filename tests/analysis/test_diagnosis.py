@@ -6,6 +6,7 @@ healthy runs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -284,6 +285,14 @@ def test_a_single_small_task_is_nothing_to_worry_about(tmp_path: Path) -> None:
     assert {finding["Severity"] for finding in table.values()} <= {"low", "info"}
 
 
+def test_tasks_that_can_become_three_times_as_large_keep_a_third_of_the_overhead(
+    tmp_path: Path,
+) -> None:
+    run = Plan(LATE[:9], workers=1, threads=1).write(tmp_path).run
+    table = diagnose(run, {"tasks-too-small": RULES["tasks-too-small"]}, least=0.0)
+    assert table["Seconds at stake (s)"].tolist() == pytest.approx([9 * 0.008 * 2 / 3], rel=0.02)
+
+
 def test_a_chain(tmp_path: Path) -> None:
     # Four threads load for 2 s, then one task after another runs for 8 s.
     tasks = filled(["load"], 0.5)
@@ -297,6 +306,16 @@ def test_a_chain(tmp_path: Path) -> None:
     expected = {"severity": "high", "function": "step", "seconds": 6.0, "tasks": 8}
     findings = assert_found(Plan(tasks), tmp_path, "serial-chain", **expected, start=2.0, stop=10.0)
     assert findings.keys() - {"serial-chain"} <= {"load-imbalance"}
+    assert "pairwise" in findings["serial-chain"]["Suggestion"]
+
+
+def test_a_chain_of_to_csv_is_its_argument(tmp_path: Path) -> None:
+    tasks = [Task(f"write_csv-{n}", 0, n, n + 1.0, runnable=n) for n in range(8)]
+    for before, task in itertools.pairwise(tasks):
+        task.dependencies = [before.key]
+    tasks.append(Task("part-0", 1, 0.0, 0.5))
+    chain = assert_found(Plan(tasks), tmp_path, "serial-chain", function="write_csv")
+    assert chain["serial-chain"]["Suggestion"].startswith("Leave out single_file=True")
 
 
 COMPUTES = []

@@ -100,6 +100,9 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     graphs = fewer * min(float(run.waits_for_graphs[0].sum()), _GRAPH * len(durations))
     graphs = graphs if graphs >= NEGLIGIBLE else 0.0
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
+    factor = _factor(advice)
+    # Slightly larger tasks leave a part of the overhead.
+    saved = overhead * (1.0 - 1.0 / factor if 1 < factor < _FEW else 1.0)
     of_results = (
         "The client fetches their results one at a time, which takes {fetching} after the tasks "
         "have finished. "
@@ -133,10 +136,10 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
-        seconds=float("nan") if costly else overhead + of_each * fetching + graphs,
+        seconds=float("nan") if costly else saved + of_each * fetching + graphs,
         of_client=of_each or graphs > 0,
         at_least="medium" if costly else "info",
-        at_most="medium" if costly else "low" if 1 < _factor(advice) < _FEW else "high",
+        at_most="medium" if costly else "low" if 1 < factor < _FEW else "high",
     )
 
 
@@ -224,6 +227,14 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     left = "Each layer then has {advice.left} tasks."
     if f.how == "batches":
         batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
+        # Tasks of collections have tuples as keys. The program does not pass inputs to them.
+        if (
+            run.text_of_key(int(run.trace.tasks["key_id"].iloc[run.rows_of(f.function)[0]]))[0]
+            == "("
+        ):
+            batches = (
+                "Make the chunks or partitions of {advice.function} {advice.inputs} times as large."
+            )
         times = float(f.inputs)
         change = Change({"batch": int(f.inputs)}, function=f.function, times=times, edit=edit)
         return [where or batches, left], [change]

@@ -49,6 +49,8 @@ _CHUNK = 10_000
 #: Suffix of the names of dataframe reductions after their first step. These reductions return one
 #: partition. Threshold (bytes): a larger result is worth splitting into several partitions.
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
+#: Name of the tasks of to_csv() that append to a single file.
+_APPENDS = "write_csv"
 #: Threshold: if the mean is this multiple of the median, it is reported as well.
 _UNEVEN = 3.0
 #: Maximum number of functions that are searched for row-wise code, and threshold (fraction of wall
@@ -112,6 +114,9 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
         "groupby(...).agg(), drop_duplicates() and value_counts() accept. Currently, the last "
         "tasks of {function} produce a single partition of up to {reduced}."
         if reduces
+        else "Leave out single_file=True, with which to_csv() appends one partition after another "
+        "to a single file, or write Parquet."
+        if name == _APPENDS
         else "Break the chain of {function}: make its steps independent, combine results "
         "pairwise in a tree (as Dask's reductions do with split_every=2), or run several "
         "chains in parallel.",
