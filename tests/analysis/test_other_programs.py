@@ -54,6 +54,14 @@ def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:
     assert told["programs"] == pytest.approx({"stress of ann": 1.15})
 
 
+def test_tasks_that_hardly_get_a_core_use_the_cpu(tmp_path: Path) -> None:
+    plan = waiting([worker(), process(STRESS, "stress", 1.5)])
+    for task in plan.tasks:
+        task.cpu, task.run_queue = 0.02, 0.9
+    share = facts_of(found(plan, tmp_path)["cpu-oversubscribed"])["share"]
+    assert share == pytest.approx(0.9, abs=1e-3)
+
+
 def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
     # The client above the worker, and processes that the worker started, belong to the run.
     child = process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT])
@@ -61,7 +69,9 @@ def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
     assert others(tmp_path / "own", looks)["programs"] == {}
     # Other processes of the same shell do not.
     looks = [worker(), process(STRESS, "stress", 1.0, ancestors=[1234567])]
-    assert others(tmp_path / "shell", looks)["programs"] == {"stress of ann": 1.0}
+    cores = found(waiting(looks), tmp_path / "shell")["cpu-oversubscribed"]
+    assert facts_of(cores)["other_programs"]["programs"] == {"stress of ann": 1.0}
+    assert "Other programs used 1 core of node1 (in 1 sample)" in cores["Evidence"]
     assert others(tmp_path / "unseen") is None
 
 

@@ -127,7 +127,8 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
 )
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core because too many threads want to run on their host."""
-    using = run.on_cpu * _beside(run) >= _USES_CPU
+    # A task that waits for a core would use it.
+    using = ratio(run.cpu + run.core_wait, run.lasted) * _beside(run) >= _USES_CPU
     seconds = float(run.lasted[using].sum())
     waited = float(run.core_wait[using].sum())
     lost = waited / run.threads
@@ -317,7 +318,8 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
             f"core (in {others.looks:sample}). "
         ), ""
     named = ", ".join(f"{program} {cores}" for program, cores in others.programs.items())
-    used = f"{others.cores} cores of {others.host} (in {others.looks:sample})"
+    cores = f"{others.cores} core{'s' * (str(others.cores) != '1')}"
+    used = f"{cores} of {others.host} (in {others.looks:sample})"
     blame = ", ".join(others.programs) if others.cores >= BLAMED else ""
     return f"Other programs used {used}: {named}. ", blame
 
