@@ -106,7 +106,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         if waits
         else "The cluster waits for the client: for {waited} ({share} of the run, in "
         "{gaps:gap}), no task was submitted.",
-        f"The longest gap, {{longest}}, is before {{function}}. {of_graphs if unused else ''}"
+        f"The longest gap, {{longest}}, is before a task of {{function}}. "
+        f"{of_graphs if unused else ''}"
         f"{{client}}{unknown}See critical_path(), client_activity() and time_accounting().",
         "Make graphs that describe fewer chunks: compute many selections with one dask.compute(), "
         "open the data with larger chunks, or open it without Dask (in xarray with chunks=None), "

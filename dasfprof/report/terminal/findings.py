@@ -34,12 +34,12 @@ _PROVEN = ("high", "medium")
 #: Maximum number of characters of a text. Keys in it can be very long.
 _LONGEST = 900
 #: Prefix of a finding that another finding causes.
-_BENEATH = "└ {cause}: "
+_BENEATH = "└ due to {cause}: "
 #: Pattern of a hash in a key (32 digits or a UUID), and number of its digits that are shown.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _DIGITS = 3
-#: Explanation of percentages. Percentages in tables refer to the lifetime of workers instead.
-_OF = "; percentages: first to last task"
+#: Explanation of thread time. Tables contain the complete lifetime of workers instead.
+_OF = "; thread time: first to last task"
 _NONE = "No known problem was found."
 
 
