@@ -62,6 +62,20 @@ def test_tasks_that_hardly_get_a_core_use_the_cpu(tmp_path: Path) -> None:
     assert share == pytest.approx(0.9, abs=1e-3)
 
 
+@pytest.mark.parametrize(("cores", "fewer"), [(2, True), (4, False)])
+def test_fewer_threads_are_advised_only_if_there_are_more_than_cores(
+    tmp_path: Path, cores: int, fewer: bool
+) -> None:
+    plan = replace(waiting([worker(), process(STRESS, "stress", 1.5)]), cores=cores)
+    finding = found(plan, tmp_path)["cpu-oversubscribed"]
+    assert finding["Suggestion"].startswith("Move other programs off the host (stress of ann)")
+    assert (
+        ("run fewer threads" in finding["Suggestion"])
+        == fewer
+        == bool(facts_of(finding)["settings"])
+    )
+
+
 def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
     # The client above the worker, and processes that the worker started, belong to the run.
     child = process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT])

@@ -127,8 +127,9 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
 )
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core because too many threads want to run on their host."""
-    # A task that waits for a core would use it.
-    using = ratio(run.cpu + run.core_wait, run.lasted) * _beside(run) >= _USES_CPU
+    using = run.on_cpu * _beside(run) >= _USES_CPU
+    # A task that waits for a core for most of its time would use it.
+    using |= run.core_wait >= _USES_CPU * run.lasted
     seconds = float(run.lasted[using].sum())
     waited = float(run.core_wait[using].sum())
     lost = waited / run.threads
@@ -144,7 +145,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     changes: list[Change] = []
     if more_threads and (names := LIMITS if unlimited is None else unlimited):
         changes = [Change(dict.fromkeys(names, "1"), ("threads_per_worker",))]
-    elif not enough and not more_threads:
+    elif threads > cores and not more_threads:
         changes = _no_more_than_cores(run, cores, others)
     programs, blamed = _programs_in_words(others)
     move = "Move other programs off the host ({_blamed})"
@@ -156,10 +157,12 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     elif more_threads:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
     elif blamed:
-        advice = (
-            f"{move}, or run fewer threads: over all workers, at most one per core that the other "
-            "programs leave free."
+        # With fewer threads than cores, the run would get a smaller part of the host.
+        fewer = (
+            ", or run fewer threads: over all workers, at most one per core that the other "
+            "programs leave free"
         )
+        advice = f"{move}{fewer if threads > cores else ''}."
     else:
         advice = "Run fewer threads: at most one per core, counted over all workers on the host" + (
             "."
