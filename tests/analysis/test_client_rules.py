@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from diagnosed_plans import Cases, assert_found, found
 from traces import Plan, Task, filled
+
+from dasfprof.analysis.diagnosis import diagnose
+from dasfprof.analysis.run import Run
 
 
 def small_tasks(gap: float = 0.02) -> list[Task]:
@@ -131,6 +136,24 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
     assert fetching == pytest.approx(1.0 * 399 / 400)
     both = alone["Seconds at stake (s)"] + fetching
     assert findings["tasks-too-small"]["Seconds at stake (s)"] == pytest.approx(both)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("frame = dd.from_pandas(table, npartitions=8)", "Read the table in tasks"),
+        ("bag = db.from_sequence(lines).map(parse)", "Read the items in tasks"),
+        ("x = da.from_array(data, chunks=100)", "Pass name=False to from_array()"),
+        ("x = da.from_array(client.scatter(data))", "Set the keys yourself"),
+        (None, "Set the keys yourself"),
+    ],
+)
+def test_what_spares_hashing(text: str | None, advice: str, tmp_path: Path) -> None:
+    trace = named(2.0, 1.5, call="tokenising").write(tmp_path).trace
+    line = {"line": "mine.py:9", "file": "/mine.py", "number": 9, "text": text}
+    trace = dataclasses.replace(trace, lines=pd.DataFrame([line]))
+    findings = diagnose(Run.from_trace(trace)).set_index("Rule")
+    assert findings["Suggestion"]["slow-tokenization"].startswith(advice)
 
 
 @pytest.mark.parametrize(("held", "by_item"), [("builtins.dict", True), ("numpy.ndarray", False)])

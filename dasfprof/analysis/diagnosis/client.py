@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -126,23 +127,20 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
         return
     longest = calls.iloc[:1]
     call = str(longest["call"].iloc[0])
-    what = _sent_at(run, longest)
+    what, by = _sent_at(run, longest), _handed_by(run, longest)
     yield Finding.of(
         "slow-tokenization",
         "The client spends {hashing} hashing large objects to generate task keys.",
         "{there} of this time was spent at "
         f"{{line}}{'' if call == 'tokenising' else ', in {call}'}."
         f"{' {what} was sent from this line.' if what else ''} See client_calls().",
-        "Read large tables and lists in tasks (dd.read_parquet(), db.read_text(), dd.from_map()), "
-        "because from_pandas() and from_sequence() always hash them. For other values, set the "
-        "keys yourself: name=False in from_array(), pure=False in submit() and map(), "
-        "dask_key_name= for delayed functions, hash=False in scatter(). If several tasks use the "
-        "same value, scatter it once.",
+        _SPARED.get(by, _SPARED_BY_ANY),
         hashing=Seconds(seconds),
         line=line_of(run, longest),
         call=call,
         there=Seconds(longest["tokenising"].iloc[0]),
         what=what,
+        by=by,
         seconds=_not_beside_tasks(run, calls),
         of_client=True,
     )
@@ -157,6 +155,45 @@ def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
     inside = float((seconds * within / np.fmax(stop - start, 1e-9)).sum())
     idle = run.seconds_of(ThreadTime.NOTHING_SUBMITTED, ThreadTime.NO_RUNNABLE_TASK)
     return float(seconds.sum()) - inside + min(inside, idle)
+
+
+_OR_ONCE = ". If several tasks use the same value, you can also scatter it once with hash=False."
+#: Advice about hashing, by the name of the function that receives the value.
+_SPARED = {
+    "from_pandas": "Read the table in tasks (dd.read_parquet(), dd.from_map()) instead of "
+    "passing it to from_pandas(), which hashes and sends it each time.",
+    "from_sequence": "Read the items in tasks (db.read_text(), or map() over a list of file names) "
+    "instead of passing them to from_sequence(), which hashes and sends them.",
+    "from_array": "Pass name=False to from_array(), which then does not hash the array.",
+    "scatter": "Pass hash=False to scatter(), which then does not hash the value.",
+    **dict.fromkeys(("submit", "map"), f"Pass pure=False to submit() and map(){_OR_ONCE}"),
+    "delayed": (
+        "Pass dask_key_name= when you call a delayed function, or name= to "
+        f"delayed(value){_OR_ONCE}"
+    ),
+}
+_SPARED_BY_ANY = (
+    "Set the keys yourself so that Dask does not hash values: name=False in from_array(), "
+    "pure=False in submit() and map(), dask_key_name= for delayed functions. Read large tables in "
+    f"tasks{_OR_ONCE}"
+)
+_HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
+
+
+def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
+    """Return the Dask function that received the values that were hashed in the first of `calls`.
+
+    The result is empty if the source line of the call names no such function, or several.
+    """
+    first, lines = calls.iloc[0], run.trace.lines
+    if first["call"] in _SPARED:
+        return str(first["call"])
+    there = (lines["file"].astype(object) == first["file"]) & (lines["number"] == first["line"])
+    texts = [text for text in lines["text"][there.to_numpy(dtype=bool)] if isinstance(text, str)]
+    names = {name for text in texts for name in _HANDS.findall(text)}
+    if names & {"from_pandas", "from_sequence", "from_array"}:
+        names.discard("map")  # This is the collection's method, not Client.map.
+    return names.pop() if len(names) == 1 else ""
 
 
 @rule(
