@@ -108,11 +108,11 @@ def assert_found(
 
     Fractional numbers may differ by 2 %. ``absent`` names rules that find nothing, and ``alone``
     requires that no other rule has a finding. Only the rules are applied that are named, or are in
-    ``beside``. With ``alone``, or if the finding must have no cause, all rules are applied. Returns
+    ``others``. With ``alone``, or if the finding must have no cause, all rules are applied. Returns
     the findings by rule.
     """
     alone, absent = expected.pop("alone", False), expected.pop("absent", ())
-    rules = (rule, *absent, *expected.pop("beside", ()), expected.get("cause", rule))
+    rules = (rule, *absent, *expected.pop("others", ()), expected.get("cause", rule))
     findings = found(plan, directory, *(() if alone or None in rules else rules))
     assert not alone or findings.keys() == {rule}
     assert not findings.keys() & {*absent}

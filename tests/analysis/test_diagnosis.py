@@ -455,7 +455,7 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
     # round.
     expected = {"severity": "high", "worker": "worker-node1-0", "seconds": 3.0}
     findings = assert_found(
-        Plan(tasks), tmp_path, "poor-placement", **expected, beside={"load-imbalance"}
+        Plan(tasks), tmp_path, "poor-placement", **expected, others={"load-imbalance"}
     )
     imbalance = findings["load-imbalance"]
     assert (imbalance["Severity"], imbalance["Cause"]) == ("low", "poor-placement")

@@ -430,7 +430,7 @@ finds("blocked-tasks", "attempts that have not ended do not speak for a service"
     unseen=UNENDED), failed=0.25, settings=[])
 finds("blocked-tasks", "no more threads where memory is nearly full", asking(memory_limit=1000,
     used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)]), seconds=NAN, settings=[],
-    beside={"paused-workers"})
+    others={"paused-workers"})
 finds("io-bound", "tasks that wait in a library that reads", asking(("load", "/home/me/load.py", 3),
     ("ParquetFile.read", "/x/site-packages/pyarrow/parquet/core.py", 9)), sampled=1.0,
     in_storage=None, absent={"blocked-tasks"})

@@ -98,7 +98,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
             "per-process-lock",
             "Only one task of {function} runs per process: its tasks spend {in_lock} of their time "
             "waiting for a lock in their process.",
-            "Samples show that these tasks stand in the lock's acquire(). This affects "
+            "Samples show these tasks in the lock's acquire(). This affects "
             "{tasks:task}, which took {lasted} in total. {hottest}See hot_lines() and "
             'time_accounting("function").',
             "Use processes instead of threads, because each process has its own lock: start "
