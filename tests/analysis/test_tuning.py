@@ -131,7 +131,7 @@ class PlannedRuns(ProgramRuns):
 
     def done(self, seconds: float) -> Done:
         no: list[Any] = []
-        return Done(0, False, seconds, no, "", "", no, no, no, seconds, 1, 1, no, Path())
+        return Done(0, False, seconds, "", "", no, no, no, seconds, 1, 1, no, Path())
 
     def run(self, side: Variant, **_: Any) -> Done:
         return self.done(self._plan[side.how].pop(0))
