@@ -18,8 +18,8 @@ from dasfprof import TraceAnalyser
 h5py = pytest.importorskip("h5py")
 fsspec = pytest.importorskip("fsspec")
 
-#: Dataset with 4 x 4 stored chunks of 2 MB, whose numbers are slow to decompress.
-SHAPE, STORED = (256, 128, 128), (256, 32, 32)
+#: Dataset with 4 x 4 stored chunks of 8 MB, whose numbers are slow to decompress.
+SHAPE, STORED = (256, 256, 256), (256, 64, 64)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("chunks", "again"), [((32, 128, 128), 8), ((256, 64, 32), 1)])
+@pytest.mark.parametrize(("chunks", "again"), [((32, 256, 256), 8), ((256, 128, 64), 1)])
 def test_chunks_read_often(file: Path, chunks: tuple[int, ...], again: int, tmp_path: Path) -> None:
     """Each of eight slabs reads all stored chunks, and each of eight columns reads two."""
     with (
@@ -53,13 +53,13 @@ def test_chunks_read_often(file: Path, chunks: tuple[int, ...], again: int, tmp_
 @pytest.mark.parametrize(
     ("selection", "cache", "stored"),
     [
-        (np.s_[:, 32:64, 28:40], 0, 2),
+        (np.s_[:, 64:128, 60:70], 0, 2),
         (np.s_[3, -1], 0, 4),
         (np.s_[..., 0], 0, 0),  # selections with an ellipsis are not analysed
-        *((selection, 2**21, 1) for selection in (np.s_[:], np.s_[...], np.s_[()])),  # all of it
-        (np.s_[::2], 2**21, 16),
-        (np.s_[:, :32, :32], 2**21, 0),  # HDF5 can cache this chunk
-        (np.s_[:, :33, :32], 2**21, 2),
+        *((selection, 2**23, 1) for selection in (np.s_[:], np.s_[...], np.s_[()])),  # all of it
+        (np.s_[::2], 2**23, 16),
+        (np.s_[:, :64, :64], 2**23, 0),  # HDF5 can cache this chunk
+        (np.s_[:, :65, :64], 2**23, 2),
     ],
 )
 def test_stored_chunks_of_a_selection(file: Path, selection: Any, cache: int, stored: int) -> None:
