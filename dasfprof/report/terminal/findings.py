@@ -39,7 +39,7 @@ _BENEATH = "└ due to {cause}: "
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _DIGITS = 3
 #: Explanation of thread time. Tables contain the complete lifetime of workers instead.
-_OF = "; thread time: first to last task"
+_OF = ", thread time from the first to the last task"
 _NONE = "No known problem was found."
 
 
