@@ -110,7 +110,7 @@ def test_a_finding_is_a_paragraph(
     print_findings(FINDINGS, 1)
     text = capsys.readouterr().out
     lines = text.splitlines()
-    assert lines[1] == "Findings (first 1 of 2), thread time from the first to the last task"
+    assert lines[1] == "Findings (first 1 of 2), from the first to the last task"
     assert lines[2].startswith("  high        12.3 s  Half of the run \\x1b[2J waits")
     assert "                      → Split load into more tasks." in lines
     assert "Chunks" not in text

@@ -38,8 +38,8 @@ _BENEATH = "└ due to {cause}: "
 #: Pattern of a hash in a key (32 digits or a UUID), and number of its digits that are shown.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _DIGITS = 3
-#: Explanation of thread time. Tables contain the complete lifetime of workers instead.
-_OF = ", thread time from the first to the last task"
+#: Time range of seconds and percentages. Tables contain the complete lifetime of workers instead.
+_OF = ", from the first to the last task"
 _NONE = "No known problem was found."
 
 
