@@ -7,16 +7,13 @@ except this report.
 
 from __future__ import annotations
 
-import contextlib
 import html
-import io
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.report.page.document import asset
 from dasfprof.report.run_summary import in_words, no_findings, start_in_words, summarise, when
-from dasfprof.report.terminal.findings import print_findings, print_summary
 from dasfprof.text import count_of, elide, escape, format_duration
 
 if TYPE_CHECKING:
@@ -65,11 +62,18 @@ def run_html(
 
 
 def run_text(analyser: Analyser, findings: pd.DataFrame, title: str = "") -> str:
-    """Return a run's summary and findings as text, as a terminal shows them."""
-    with contextlib.redirect_stdout(io.StringIO()) as text:
-        print_summary(analyser.run, title)
-        print_findings(findings, _MOST, none=no_findings(analyser.run))
-    return text.getvalue().rstrip()
+    """Return a run's summary and findings as text."""
+    facts = summarise(analyser.run)
+    head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
+    lines = [line for line in (head, in_words(facts), start_in_words(facts)) if line]
+    if not len(findings):
+        lines.append(no_findings(analyser.run))
+    for finding in _shown(findings):
+        seconds = finding["Seconds at stake (s)"]
+        at_stake = "" if math.isnan(seconds) else format_duration(seconds)
+        lines.append(f"{finding['Severity']:<7}{at_stake:>11}  {_short(finding['Finding'])}")
+        lines.append(f"{'':20}→ {_short(finding['Suggestion'])}")
+    return "\n".join(lines)
 
 
 def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
@@ -96,8 +100,12 @@ def _shown(findings: pd.DataFrame) -> list[dict[Any, Any]]:
     return findings.head(max(_MOST, severe)).to_dict("records")
 
 
+def _short(text: object) -> str:
+    return elide(text, _LONGEST)
+
+
 def _text(text: object) -> str:
-    return escape(elide(text, _LONGEST))
+    return escape(_short(text))
 
 
 #
