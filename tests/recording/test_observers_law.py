@@ -84,7 +84,7 @@ OWNERS: dict[Any, str] = {
     TraceWriter: "start",
     WorkerTaskPlugin: "_finished _succeeded _note_run",
     ResultDescriber: "__init__ __call__",
-    TaskNotes: "__init__ fold _run_columns _times",
+    TaskNotes: "__init__ fold _run_columns",
     FlatNotes: "fold _columns",
     SchedulerTaskPlugin: "add_worker _task_run _unfinished",
     HostDuty: "held release",
@@ -99,7 +99,7 @@ OWNERS: dict[Any, str] = {
     "plugins.scheduler": "time scheduler_notes",
     "plugins.resources": "fold_rows",
     "probes.host": "monotonic",
-    "task_runs.task_notes": "run_queue_seconds _task_run_columns",
+    "task_runs.task_notes": "run_queue_seconds _task_run_columns _times",
     "task_runs.thread_time": "ThreadFile",
 }
 SITES = [(owner, name) for owner, names in OWNERS.items() for name in names.split()]
