@@ -71,9 +71,11 @@ def test_the_gain_of_what_a_finding_says(tmp_path: Path) -> None:
 
     assert (trial["rule"], trial["change"]) == ("blocked-tasks", {"threads_per_worker": 10})
     assert (trial["verdict"], trial["results"]["kind"]) == ("gained", "equal")
-    # Twenty tasks of 150 ms, one by one and ten in parallel: 3 s and 0.3 s, as predicted.
+    # Twenty tasks of 150 ms, one by one and ten in parallel: 3 s and 0.3 s. A busy host delays each
+    # of the tasks that run one by one, so that the gain can be larger.
     gain = trial["gain"]
-    assert trial["promised"] == pytest.approx(gain["seconds"], rel=0.3)
+    assert trial["promised"] == pytest.approx(2.7, rel=0.3)
+    assert gain["seconds"] >= 0.7 * trial["promised"]
     assert gain["low"] < gain["seconds"] < min(gain["high"], gain["before"])
     sides = [run["changed"] for run in trial["runs"]]
     assert sides.count(True) == sides.count(False) == gain["pairs"] >= 3
