@@ -210,8 +210,10 @@ def test_a_disk_on_which_no_room_can_be_reserved(
 )
 def test_a_disk_that_is_smaller_than_a_block(small_disk: Path, size: int, kept: range) -> None:
     """Blocks that fit are written and can be read, and no thread waits for the others."""
-    database = FileDatabase(small_disk / "t.msgpack", 10_000, flush_interval=3600)
-    record(database, range(6000), noise=size)
+    database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
+    record(database, range(5000), noise=size)
+    database.commit()
+    record(database, range(5000, 6000), noise=size)
     database.close()
     trace, lost = read_through(database), 6000 - len(kept)
     assert numbers_in(database) == [*kept]
