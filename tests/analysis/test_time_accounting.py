@@ -272,8 +272,11 @@ def test_planted_causes_are_found(real_run: tuple[Path, float, float]) -> None:
     assert found["Computing"] < 0.5
     status = TraceAnalyser(trace).per_task_status()
     naps = status[status["Function"] == "nap"]
-    # Two of the four naps wait for a thread. A total is between two times of the scheduler.
+    # Two of the four naps wait for a thread. A total is between two times of the scheduler. On a
+    # busy host, they are ready some time after the first nap has begun.
     assert (naps["Running (s)"] >= 0.29).all()
-    assert naps["Inqueue (s)"].sum() >= 2 * 0.3 - 0.05
+    runs = trace.tasks[trace.tasks["function"] == "nap"]
+    late = max(float(runs["ready"].max() - runs["executing"].min()), 0.0)
+    assert naps["Inqueue (s)"].sum() >= 2 * (0.3 - late) - 0.05
     times = trace.tasks["known"] - trace.tasks["scheduler_waiting"]
     assert status["Total (s)"].sum() == pytest.approx(times.sum(), abs=1e-6)
