@@ -63,7 +63,7 @@ def test_they_open_as_the_tutorial_opens_them() -> None:
 
 
 def test_other_new_names_are_new_files(directory: Path) -> None:
-    """Also beside files whose names begin so: of a run's own events, say."""
+    """Files whose names begin in the same way change nothing, such as those of a run."""
     (directory / "mine-1.msgpack").write_bytes(
         (directory / f"{RUN}-TracePlugin-c096-0.msgpack").read_bytes()
     )
