@@ -1,7 +1,5 @@
 """Clusters for tests, and waiting for conditions on them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Options, markers and settings of all tests."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Number of examples that random tests draw."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 
 #: Hypothesis' default number of examples, which the profile "long" uses. Workers that import a test

@@ -4,8 +4,6 @@ Each program starts a cluster of worker processes, plants one cause of a hang, p
 ``planted ADDRESS``, and waits for its results as a user's program would.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

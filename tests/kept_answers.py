@@ -8,8 +8,6 @@ corpus. They are stored in ``DIR/runs``, so that both commands read the same fil
 tables may differ by 1e-9; everything else must be equal.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import hashlib

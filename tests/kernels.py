@@ -1,7 +1,5 @@
 """Notebook kernels that communicate through files, since another process could take their ports."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

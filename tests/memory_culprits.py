@@ -3,8 +3,6 @@
 ``python tests/memory_culprits.py [NAME ...]`` runs the programs and prints the reported suspects.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

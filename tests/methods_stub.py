@@ -3,8 +3,6 @@
 Run ``python tests/methods_stub.py`` after an analysis was added or changed.
 """
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Open files of this process, as Linux lists them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

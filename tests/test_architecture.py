@@ -1,7 +1,5 @@
 """Import rules of the package: a floor imports only lower floors, and workers import little."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Settings: an argument beats the config, which beats the defaults."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import subprocess

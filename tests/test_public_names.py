@@ -1,7 +1,5 @@
 """Public names: exports of the root package, their declarations for type checkers, and types."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Callable, Iterator

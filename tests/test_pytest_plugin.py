@@ -1,7 +1,5 @@
 """Fixture `dasfprof_run`: it records what a test computes, and its assertions are right."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

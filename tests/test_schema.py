@@ -1,7 +1,5 @@
 """Each kind of event is declared once, in a form that encoders, tables and readers understand."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import numpy as np

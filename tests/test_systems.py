@@ -1,7 +1,5 @@
 """Recording on macOS and reading on Windows, simulated on Linux by removing what these lack."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Findings of a run, checked against its raw events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Tests name findings by rules and figures, never by sentences, so that sentences can be improved.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

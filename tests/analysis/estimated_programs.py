@@ -1,7 +1,5 @@
 """Programs for estimates: healthy ones, and ones with a planted explosion of tasks or memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Analyses of runs larger than memory, and comparison of their tables with those of whole runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs with known lines of the program, as files of their plugins."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ They sleep unless the CPU matters, so that the faults also show on a busy machin
 measure whether the fault occurred, independently of the trace.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random runs with times on a grid."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

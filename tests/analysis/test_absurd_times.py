@@ -1,7 +1,5 @@
 """Absurd times: all analyses and exports work, without warnings of NumPy."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

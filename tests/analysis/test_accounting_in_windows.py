@@ -1,7 +1,5 @@
 """Time accounting in windows equals that of the whole run."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`TraceAnalyser`: accepted sources, representations, and errors."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The requesting line of a result is reported if only one call can have submitted its graph."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

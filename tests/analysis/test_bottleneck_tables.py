@@ -1,7 +1,5 @@
 """The tables of functions and of tasks against tables computed by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Causes of hangs, and their certainty."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

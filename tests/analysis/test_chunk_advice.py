@@ -1,7 +1,5 @@
 """Advice about chunks: limited by the size of the data, with shapes for arrays."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

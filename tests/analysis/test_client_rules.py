@@ -1,7 +1,5 @@
 """Rules about client calls and embedded objects: they find faults, but not similar healthy runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

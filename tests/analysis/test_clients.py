@@ -1,7 +1,5 @@
 """Clients of task runs, and the part of one client in a trace, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

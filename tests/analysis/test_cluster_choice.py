@@ -1,7 +1,5 @@
 """The cheapest cluster that meets a deadline, calculated by hand, and runs without a prediction."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

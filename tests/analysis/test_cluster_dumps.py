@@ -1,7 +1,5 @@
 """Reading of cluster dumps. Any other file raises an error of dasfprof."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 import time

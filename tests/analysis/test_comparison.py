@@ -1,8 +1,6 @@
 """Comparisons: they name planted changes, report no difference where nothing changed, and have
 differences that add up."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cost of runs, calculated by hand: all rows add up to the hours of all workers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The critical path: calculated by hand, compared with brute force, and on real clusters."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

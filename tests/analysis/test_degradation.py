@@ -1,7 +1,5 @@
 """Degradation over time: found in planned traces that slow down, and not in steady ones."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

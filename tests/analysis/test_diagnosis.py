@@ -4,8 +4,6 @@ Runs have two workers with two threads by default. Rules find their faults, but 
 healthy runs.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

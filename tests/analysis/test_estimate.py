@@ -1,7 +1,5 @@
 """Estimates equal the tasks, bytes, peak memory and seconds of runs, and warn of explosions."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections import Counter

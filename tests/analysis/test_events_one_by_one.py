@@ -1,7 +1,5 @@
 """Single events have the args that analyses for DASF's events expect."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

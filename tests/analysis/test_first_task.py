@@ -1,7 +1,5 @@
 """Parts of the time to the first task: those of planned runs, and unknown ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

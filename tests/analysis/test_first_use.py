@@ -1,7 +1,5 @@
 """Warm-up on workers, and assigned tasks that are not received, are not the scheduler's fault."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

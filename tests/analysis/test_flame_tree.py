@@ -1,7 +1,5 @@
 """Trees of sampled calls equal a naive sum over all samples."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory of functions follows from samples, and is unknown if they are not sufficient."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

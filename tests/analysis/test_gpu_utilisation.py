@@ -1,7 +1,5 @@
 """GPU columns of tables, and results on workers' GPUs, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The history of a directory: its figures, trends, and stored summaries."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

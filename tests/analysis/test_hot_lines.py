@@ -1,7 +1,5 @@
 """Lines, fractions and categories from stack samples, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The imbalance of functions, compared with calculations by hand and with naive loops."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

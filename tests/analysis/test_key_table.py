@@ -1,7 +1,5 @@
 """Keys as numbers: equal keys have the same number, and texts and functions are those of Dask."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of a run that is analysed in windows, locally or on a cluster, equal those in memory."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Rules about limits on parallel tasks, on planned runs: locks, resources, and threads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lines of the program in the analysis: attribution of tasks, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

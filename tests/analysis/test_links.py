@@ -1,7 +1,5 @@
 """Links between task runs: for a repeated key, to the run whose result was used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of a run are followed while they grow, and the scheduler's last totals are right."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

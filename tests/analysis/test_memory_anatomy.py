@@ -1,7 +1,5 @@
 """Memory by holder, at a time and over time, equals that of planned runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from pathlib import Path

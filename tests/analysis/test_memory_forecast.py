@@ -1,7 +1,5 @@
 """Predicted memory on other workers, calculated by hand, and runs without a prediction."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

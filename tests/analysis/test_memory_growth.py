@@ -1,7 +1,5 @@
 """Growing memory is reported only if it grows steadily, with the functions that hold it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Suspected functions of out-of-memory kills: calculated by hand, and on killed workers."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

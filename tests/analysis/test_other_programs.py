@@ -1,7 +1,5 @@
 """Other programs on a busy host are named, and processes of the run are not."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

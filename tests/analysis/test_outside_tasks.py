@@ -1,7 +1,5 @@
 """Work outside tasks has a finding, which names its cause and the user's line."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers of a run and the data between them, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

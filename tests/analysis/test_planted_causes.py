@@ -1,7 +1,5 @@
 """In real runs, a planted fault is named first, apart from effects of the machine and planting."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

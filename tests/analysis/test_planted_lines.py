@@ -1,7 +1,5 @@
 """Percentages of lines with known times are right, from samples of real workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """CPU time of worker processes by user: calculated by hand, and with threads of a task."""
 
-from __future__ import annotations
-
 import threading
 import time
 import zlib

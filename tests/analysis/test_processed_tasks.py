@@ -1,7 +1,5 @@
 """Tables of task runs, compared with tables by hand and, for random runs, with an oracle."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path

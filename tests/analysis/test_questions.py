@@ -1,7 +1,5 @@
 """Registry of analyses: one declaration serves methods, commands, files and type checkers."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import pydoc

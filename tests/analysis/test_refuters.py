@@ -1,7 +1,5 @@
 """Each rule has a refuter, which contradicts findings with changed figures or causes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

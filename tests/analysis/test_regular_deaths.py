@@ -1,7 +1,5 @@
 """Workers that die at the same age are reported as such, and other deaths keep their causes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Replays of small schedules, compared with schedules by hand and with a simple scheduler."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Predictions from runs of real clusters, compared with other real runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

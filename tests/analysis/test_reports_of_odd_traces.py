@@ -1,7 +1,5 @@
 """All analyses of random traces with missing facts and impossible times."""
 
-from __future__ import annotations
-
 import inspect
 import tempfile
 from importlib.util import find_spec

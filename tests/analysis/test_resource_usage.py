@@ -1,7 +1,5 @@
 """Resource usage of hosts, disks and processes: tables by hand, and incomplete traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Workers, threads and memory are only called unneeded where replay and forecast show it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Significance tests, compared with printed tables and values by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

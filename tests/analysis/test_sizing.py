@@ -1,7 +1,5 @@
 """Chunk sizes for an overhead, and the overhead of task runs, calculated by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps of the pipeline in the analysis: attribution of tasks, and tables by step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

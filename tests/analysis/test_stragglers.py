@@ -1,7 +1,5 @@
 """Stragglers: planned ones with causes, and a naive search on random runs."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Functions that log an error and return None are found, and similar ones are not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

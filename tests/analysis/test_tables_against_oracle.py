@@ -1,7 +1,5 @@
 """The three tables of random runs against an oracle that loops over events."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The table of tasks in memory, compared with tables by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

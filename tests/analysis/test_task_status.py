@@ -1,7 +1,5 @@
 """Status durations: they add up, match their definitions, and allow for missing times."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

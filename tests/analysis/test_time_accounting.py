@@ -1,7 +1,5 @@
 """Time accounting counts all thread time once: by hand, with an oracle, and on real clusters."""
 
-from __future__ import annotations
-
 import operator
 import time
 from collections import defaultdict

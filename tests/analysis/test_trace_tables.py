@@ -1,7 +1,5 @@
 """`Trace`: joined records of workers and scheduler, and data notes about missing records."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, get_args

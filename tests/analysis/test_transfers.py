@@ -1,7 +1,5 @@
 """Transfers by pair, function and time: by hand, and random ones compared with naive loops."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import defaultdict
 from pathlib import Path

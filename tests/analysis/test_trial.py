@@ -1,7 +1,5 @@
 """Reports of trials about seconds and results: no time saved by chance, and no wrong equality."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tuning: predictions for workers that share cores, profiles, and no advice by chance."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

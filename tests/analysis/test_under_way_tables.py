@@ -1,7 +1,5 @@
 """Tables of work in progress: the last snapshot of each task, with its stack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unfinished runs are reported with their cause, and finished or healthy ones are not."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

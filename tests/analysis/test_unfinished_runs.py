@@ -1,7 +1,5 @@
 """Real programs that hang: the planted cause is named first, while they run and afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

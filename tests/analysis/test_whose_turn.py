@@ -1,7 +1,5 @@
 """Gaps, chains and waits without a culprit, or whose apparent culprit is not to blame."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

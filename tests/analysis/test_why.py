@@ -1,7 +1,5 @@
 """Waits of one task, and the location of its inputs: by hand, and on a real cluster."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

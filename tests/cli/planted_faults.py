@@ -1,7 +1,5 @@
 """Tasks that hang, in addition to those of `hung_programs`. Workers import this module."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Real commands, run like in a shell, and small traces for them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

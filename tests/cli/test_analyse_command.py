@@ -1,7 +1,5 @@
 """``dasfprof analyse`` on small traces, with values calculated by hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 from functools import partial

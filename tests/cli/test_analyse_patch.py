@@ -1,7 +1,5 @@
 """``dasfprof analyse --patch`` prints a diff that applies, or the reason why there is none."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All commands: help, versions, entry points, and imports."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

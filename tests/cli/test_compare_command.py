@@ -1,7 +1,5 @@
 """``dasfprof compare``: output, JSON, regression gate, and errors for wrong use."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

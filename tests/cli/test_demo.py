@@ -1,7 +1,5 @@
 """``dasfprof demo`` with few points."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """``dasfprof estimate``: the script ends at its first compute call, and nothing is computed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``dasfprof export`` on a small trace."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import partial

@@ -1,7 +1,5 @@
 """``dasfprof info``: contents of files, how they ended, and dropped events."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """JSON documents of commands have versioned schemas, and lead from one to the next."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shlex

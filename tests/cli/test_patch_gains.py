@@ -3,8 +3,6 @@
 For each kind, there is a similar program without a patch.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

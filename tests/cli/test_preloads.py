@@ -1,7 +1,5 @@
 """``--preload dasfprof.preload`` with Dask's real commands, ended by SIGTERM."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """``dasfprof run``: its effects on a script, and on the script's clusters."""
 
-from __future__ import annotations
-
 import signal
 import struct
 import subprocess

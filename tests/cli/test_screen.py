@@ -1,7 +1,5 @@
 """Default output of commands fits on the terminal's screen, and is complete in a pipe."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

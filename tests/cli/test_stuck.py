@@ -1,7 +1,5 @@
 """`dasfprof stuck`: the planted cause comes first, and healthy clusters have no cause."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -3,8 +3,6 @@
 Tasks sleep, so that other programs hardly matter.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@
 Tasks sleep, so that other programs hardly matter.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``dasfprof watch`` next to real clusters, in pipes and in a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

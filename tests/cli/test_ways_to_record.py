@@ -1,7 +1,5 @@
 """``dasfprof run``, ``%%dasfprof`` and the preload record the same, and accept all options."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

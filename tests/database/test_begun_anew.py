@@ -1,7 +1,5 @@
 """Files that are missing or truncated when their writer continues: lost events are counted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

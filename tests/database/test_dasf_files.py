@@ -1,7 +1,5 @@
 """Files of DASF, complete or damaged, are read with the same functions."""
 
-from __future__ import annotations
-
 import os
 import random
 import struct

@@ -1,7 +1,5 @@
 """The names of files that DASF's tutorial opens: one for a plugin on a host, of all its workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """FORMAT.md is right and sufficient for reading a trace."""
 
-from __future__ import annotations
-
 import ast
 import datetime
 import re

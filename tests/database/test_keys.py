@@ -1,7 +1,5 @@
 """Keys that are split in bulk are read back unchanged, and equal those split one by one."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Columns of numbers are read back unchanged, and times take four bytes each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

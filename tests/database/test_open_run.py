@@ -1,7 +1,5 @@
 """Finding a run's files: by file, directory, glob, name and prefix of a name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Events of user code: few are lost if a process dies, and invalid ones raise at the call."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,7 +1,5 @@
 """Damaged files: all intact blocks are returned, damage is reported, and there are no errors."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools

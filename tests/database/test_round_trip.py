@@ -1,7 +1,5 @@
 """Recorded events are read back unchanged and in order, and other files are not touched."""
 
-from __future__ import annotations
-
 import collections
 import datetime
 import enum

@@ -1,7 +1,5 @@
 """Files of long runs: readers treat segments as one file, and windows read only what they need."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reader of trace files, written from FORMAT.md alone, without imports of dasfprof."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import re

@@ -1,7 +1,5 @@
 """Markdown for users: no unidiomatic phrases, and no long or chained sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

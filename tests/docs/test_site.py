@@ -1,7 +1,5 @@
 """The documentation: each rule has a page, generated pages match declarations, and code runs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

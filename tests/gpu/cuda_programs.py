@@ -4,8 +4,6 @@
 driver's library must be found when a process starts, and dask-cuda also calls it in the client.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Library paths are read when a process starts, and importing distributed takes a second of CPU time.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

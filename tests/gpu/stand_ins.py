@@ -1,7 +1,5 @@
 """Stand-ins for the NVIDIA driver, CUDA and Nsight Systems, built from C files."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections import defaultdict

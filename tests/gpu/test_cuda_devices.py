@@ -3,8 +3,6 @@
 Expected values follow the CUDA programming guide, "CUDA Environment Variables".
 """
 
-from __future__ import annotations
-
 import pytest
 from stand_ins import uuid_of
 

@@ -3,8 +3,6 @@
 dask-cuda pins Dask's version, so these tests are skipped if it is not installed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

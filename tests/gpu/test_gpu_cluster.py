@@ -1,7 +1,5 @@
 """GPU samples of profiled worker processes, with the real pynvml and the stand-in driver."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

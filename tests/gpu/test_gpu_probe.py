@@ -1,7 +1,5 @@
 """The GPU probe with the stand-in driver and the real pynvml, in separate processes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

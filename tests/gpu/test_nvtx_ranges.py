@@ -4,8 +4,6 @@ Each task writes its process, thread and name to a file when it starts, so the r
 with an independent record.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Tasks of a process that have NVTX ranges, and reasons for missing ranges."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

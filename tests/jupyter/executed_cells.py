@@ -1,7 +1,5 @@
 """Execution of cells in a real kernel, and reading of their outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Displays of runs, comparisons and databases in notebooks."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Display of a run in progress in a real kernel: ``%%dasfprof --live`` and `watch`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """``%%dasfprof`` in a real kernel, on real clusters."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

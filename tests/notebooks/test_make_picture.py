@@ -1,7 +1,5 @@
 """The script that creates the README's picture."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """All notebooks run completely in a new kernel, and their outputs match their texts."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Fixture of tests that start processes with Dask's commands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

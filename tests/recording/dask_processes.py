@@ -1,7 +1,5 @@
 """Processes of Dask's commands, for tests that kill them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ The scheduler's plugin records all outcomes, and the worker's plugin all attempt
 know failed attempts of tasks with retries.)
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Library with a class whose lines build tasks of programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lined_programs import cost

@@ -1,7 +1,5 @@
 """Reading of traces in tests of recording, and comparison with an independent record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from operator import itemgetter

@@ -6,8 +6,6 @@ release. For a name with the prefix ``-``, only our list is changed. Then the ch
 recorder, records, and prints one line of JSON.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -1,7 +1,5 @@
 """S3 server for tests, which can be slow, report wrong results, stop, and restart."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Asynchronous file system whose requests take a known time, and functions that call it."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from typing import Any

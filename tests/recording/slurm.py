@@ -1,7 +1,5 @@
 """Slurm on one host, for tests that run jobs: Debian's packages slurm-wlm and munge."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

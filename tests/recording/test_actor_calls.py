@@ -1,7 +1,5 @@
 """Actor calls are recorded by the worker that answers them, and actors work as before."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter as Counts

@@ -1,7 +1,5 @@
 """Jobs of batch systems, dask-gateway and dask-mpi are recorded, with their ids."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

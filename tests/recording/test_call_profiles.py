@@ -1,7 +1,5 @@
 """The call profiler counts calls in the tasks of each function, in files next to the trace."""
 
-from __future__ import annotations
-
 import cProfile
 import os
 import pstats

@@ -1,7 +1,5 @@
 """Client calls and embedded objects, compared with stopwatches, in real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import socket

@@ -1,7 +1,5 @@
 """Restarts, retirements, cancellations and adaptive scaling are recorded, with their origin."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

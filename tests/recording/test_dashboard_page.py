@@ -2,8 +2,6 @@
 nobody opens it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,8 +1,6 @@
 """Dask's private names: all are listed, and a missing name only disables what needs it, which is
 reported."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """Recorded events survive when processes die, join and leave, compared with Dask's record."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

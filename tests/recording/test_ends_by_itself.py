@@ -1,7 +1,5 @@
 """A run ends by itself if nobody can end it: on a worker that was silent, or without its client."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

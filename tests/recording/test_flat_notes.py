@@ -1,7 +1,5 @@
 """Notes in a flat list become rows, and an unreadable note does not affect others."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The recorded source of tasks' functions is that which ran, or is missing with a reason."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import pickle

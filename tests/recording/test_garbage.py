@@ -1,7 +1,5 @@
 """Recorded CPU seconds of garbage collection in tasks equal those that the tasks measure."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory that a program leaves in workers' processes is reported, and only then."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

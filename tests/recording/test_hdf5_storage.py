@@ -1,7 +1,5 @@
 """Reads and writes of HDF5 files by tasks, and stored chunks that are read repeatedly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

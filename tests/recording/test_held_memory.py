@@ -1,7 +1,5 @@
 """The memory at a time in a trace equals that of the workers, with the reasons."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@
 This module has no cluster in its process, since Dask's monitor would read the patched counters.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

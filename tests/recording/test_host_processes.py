@@ -1,7 +1,5 @@
 """Processes of a busy host in the probe, compared with psutil and with a known process."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import subprocess

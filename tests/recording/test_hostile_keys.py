@@ -5,8 +5,6 @@ accept bytes, none accepts NumPy integers from users (they occur inside graphs),
 work only without a network connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

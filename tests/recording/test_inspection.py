@@ -1,7 +1,5 @@
 """Inspection of a live cluster: in time even if processes are silent, and without dasfprof."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Tasks on Dask's local schedulers are recorded correctly and run unchanged."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

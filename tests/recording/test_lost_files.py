@@ -1,7 +1,5 @@
 """Files that others remove, move or truncate: the missing data of a run are reported."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Hosts with different names, boots, disks and clocks: lost files, and aligned clocks."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """If the scheduler or the client is killed, events that workers recorded are on disk."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

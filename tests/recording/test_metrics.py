@@ -1,7 +1,5 @@
 """Metrics on Dask's /metrics: names, values, and none if they are off."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

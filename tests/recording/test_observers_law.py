@@ -4,8 +4,6 @@ Exceptions are injected below every hook of the plugins, into everything that th
 shares this process, so that patches also apply to its workers.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -1,7 +1,5 @@
 """Runs of several owners are recorded together: a preload's, other processes', and DASF's."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """P2P shuffles: CPU seconds of their tasks, and bytes that do not pass through Dask's transfers."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Resource usage of a process, compared with psutil."""
 
-from __future__ import annotations
-
 import os
 import time
 

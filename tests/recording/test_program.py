@@ -1,7 +1,5 @@
 """The program in the headers of a client's files: its name, and never its arguments."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Task runs are attributed to the lines of the program that built them, on real workers."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib.util

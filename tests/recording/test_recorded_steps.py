@@ -1,7 +1,5 @@
 """Tasks are attributed to the steps of the program that built or computed them, on real workers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -1,7 +1,5 @@
 """Registering the profiler on a cluster and removing it, on real worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import itertools

@@ -1,7 +1,5 @@
 """Releases of results are recorded, and a trace knows whether it has them."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

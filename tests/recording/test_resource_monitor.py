@@ -1,7 +1,5 @@
 """Samples of the resource monitor, compared with psutil in another process and with Dask."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

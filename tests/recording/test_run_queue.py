@@ -1,7 +1,5 @@
 """Recorded CPU wait of tasks, compared with the tasks' own readings."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Recorded serialization times of results equal those that the objects measure."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

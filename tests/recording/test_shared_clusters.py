@@ -1,7 +1,5 @@
 """Recording on clusters that many people share: limits for files, and nothing accumulates."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

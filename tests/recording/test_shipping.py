@@ -1,7 +1,5 @@
 """Traces on workers' separate disks are collected completely and once, whichever process dies."""
 
-from __future__ import annotations
-
 import asyncio
 import operator
 import os

@@ -1,7 +1,5 @@
 """Stacks are sampled where time is spent, at a limited cost, without changing the program."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -1,7 +1,5 @@
 """Traces are uploaded to object storage and read back completely and once, despite its errors."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Recorded storage reads and writes of functions equal those that the server counts."""
 
-from __future__ import annotations
-
 import asyncio
 import http.server
 import os

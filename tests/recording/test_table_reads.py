@@ -1,7 +1,5 @@
 """Complete reads of CSV and Parquet files by tasks are recorded, and repeated reads are found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Arguments of task runs are recorded by type and size; values only if requested, without side
 effects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from threading import Event
 from time import sleep

@@ -1,7 +1,5 @@
 """Log records of task runs are recorded, with the first error of each, and logging is unchanged."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator

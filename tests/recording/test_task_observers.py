@@ -1,7 +1,5 @@
 """Wrappers of Dask's functions are added and removed in every order, and none remains."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import threading

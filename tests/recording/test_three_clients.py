@@ -5,8 +5,6 @@ values are what the scripts did and printed. A client records only its own work,
 contain no texts of other clients. Its part of the preload's run has the same task runs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Each failed attempt has its traceback, up to a limit, and the error is unchanged."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from pathlib import Path

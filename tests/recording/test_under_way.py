@@ -1,7 +1,5 @@
 """Work in progress is in the files: tasks, event loops, scheduler, and client."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """Work in progress is in the files, whichever of the processes that wrote them dies."""
 
-from __future__ import annotations
-
 import signal
 import textwrap
 import time

@@ -1,7 +1,5 @@
 """Workers that cannot record join a recorded cluster, work, and log the reason once."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

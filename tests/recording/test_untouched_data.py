@@ -1,7 +1,5 @@
 """Recording does not touch data: it does not unspill or reorder results, or compute attributes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Evidence for the reason of a worker's exit: nanny, scheduler, its errors, and its memory."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """Functions that run on workers outside tasks are recorded, shown and accounted for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -3,8 +3,6 @@
 `independent_record` provides the expected task runs. Results are compared with known values.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import operator

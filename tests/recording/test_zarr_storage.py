@@ -1,7 +1,5 @@
 """Recorded reads of Zarr 3 and asynchronous file systems equal those of their stores."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import os

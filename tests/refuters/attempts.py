@@ -1,7 +1,5 @@
 """Task runs as both the workers and the scheduler recorded them, for several refuters."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Refuters of findings about uneven work: over tasks, partitions, and workers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

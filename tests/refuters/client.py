@@ -1,7 +1,5 @@
 """Refuters of findings about client calls and embedded objects."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

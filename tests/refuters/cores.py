@@ -1,7 +1,5 @@
 """Refuters of findings about the use of cores: oversubscription, locks, and waiting."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator

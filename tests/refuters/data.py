@@ -1,7 +1,5 @@
 """Refuters of findings about data: transfers, spilling, and memory."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Refuters of findings about times in which the cluster had no tasks or no workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

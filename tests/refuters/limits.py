@@ -1,7 +1,5 @@
 """Refuters of findings about Dask's locks and resources, and tasks that wait for tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Refuters of findings about task runs that failed, were lost, or were repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

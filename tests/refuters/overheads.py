@@ -1,7 +1,5 @@
 """Refuters of findings about Dask's overhead: small tasks, the scheduler, and messages."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Refuters of findings about parallelism, and about slowing functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Refuters of findings about the trace itself, and about failed rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dasfprof.database.reader import TraceFile

@@ -1,7 +1,5 @@
 """Registry of refuters, and `refute`, which applies them to all findings of a run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

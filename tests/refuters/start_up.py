@@ -1,7 +1,5 @@
 """Refuters of findings about the time before the first task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

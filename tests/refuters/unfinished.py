@@ -1,7 +1,5 @@
 """Refuters of findings about unfinished runs and tasks, and killed workers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

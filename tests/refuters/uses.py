@@ -1,7 +1,5 @@
 """Refuters of findings about functions: dominant functions, warm-up, and work on single rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

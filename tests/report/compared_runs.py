@@ -1,7 +1,5 @@
 """Written runs for pages of comparisons, and reading of these pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Browser, pages that must not report errors, and the run that most of them show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports in a real browser, and the small trace that they show."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import io

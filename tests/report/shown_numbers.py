@@ -1,7 +1,5 @@
 """Numbers with units as a page shows them, up to the last digit."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

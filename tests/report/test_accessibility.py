@@ -1,7 +1,5 @@
 """All pages pass axe-core's rules for people with screen readers, keyboards or weak sight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

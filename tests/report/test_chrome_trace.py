@@ -1,7 +1,5 @@
 """The exported Chrome trace, by an independent reading of its JSON."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a comparison in a real browser: tables, and timelines that move together."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 from typing import Any

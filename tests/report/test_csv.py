@@ -1,7 +1,5 @@
 """Tables as CSV files, read with the standard library."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

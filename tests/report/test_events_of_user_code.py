@@ -1,7 +1,5 @@
 """Events that user code recorded, in all displays and exports."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

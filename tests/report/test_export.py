@@ -1,7 +1,5 @@
 """A run as CSV and Parquet: complete and typed tables, as other tools read them."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import inspect

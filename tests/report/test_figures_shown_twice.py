@@ -1,7 +1,5 @@
 """Figures that page, terminal and tables show agree to the last digit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flame graphs of a report, the panel of a function, and the details of a task run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

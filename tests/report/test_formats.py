@@ -1,7 +1,5 @@
 """Export formats: functions, command line and documentation use the same list."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports as files: contents, hostile text, empty runs, and the command."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """The report in a real browser: what users see, do and export."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

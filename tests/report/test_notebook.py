@@ -1,7 +1,5 @@
 """Display of a run in notebooks: figures, findings, and no markup from the trace."""
 
-from __future__ import annotations
-
 from html import escape
 from pathlib import Path
 

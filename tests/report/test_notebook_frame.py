@@ -1,7 +1,5 @@
 """A report in a notebook's output: a frame as tall as its page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A colour has one meaning on a page: a function, a worker, or a category of time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

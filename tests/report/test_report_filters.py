@@ -1,7 +1,5 @@
 """Filters by clicks, search results, links of findings, and their addresses."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

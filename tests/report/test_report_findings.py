@@ -1,7 +1,5 @@
 """The report's findings in a real browser: texts and links."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qs

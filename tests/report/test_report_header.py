@@ -1,7 +1,5 @@
 """The header of a report: system, versions and settings of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import dask

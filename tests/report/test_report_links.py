@@ -1,7 +1,5 @@
 """Links between a task run and its dependencies and dependents, in a real browser."""
 
-from __future__ import annotations
-
 import hashlib
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An unfinished task in the report, as a bar with an open end, and in exported files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Steps and lines of the program in the report: view, filters, details and tables."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from urllib.parse import quote

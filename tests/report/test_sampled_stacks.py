@@ -1,7 +1,5 @@
 """Stack samples in the formats of flame graph viewers: complete, over time, and inert."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables and names as text: exact layout, any width, and hostile content."""
 
-from __future__ import annotations
-
 import time
 import unicodedata
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Sums over an area of the timeline equal those of the tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

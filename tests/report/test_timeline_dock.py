@@ -1,7 +1,5 @@
 """The selection stays visible: its panel is next to or below the chart, and covers no track."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

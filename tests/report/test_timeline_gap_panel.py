@@ -1,7 +1,5 @@
 """A click on a time between task runs shows its category, and what the client did meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The timeline between and inside the bars, compared with time accounting."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

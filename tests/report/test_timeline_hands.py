@@ -1,7 +1,5 @@
 """Gestures, lines, names and contrast in the timeline, also for screen readers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tracks of workers collapse and show transfers, in a real browser."""
 
-from __future__ import annotations
-
 import pytest
 from opened_pages import OpenedPage
 from shown_numbers import shown

@@ -1,7 +1,5 @@
 """Entries of the timeline's legends isolate their bars, in a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first sentences of a report."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

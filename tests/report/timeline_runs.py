@@ -1,7 +1,5 @@
 """Helpers for tests of the timeline: sums of an area, heights of tracks, and tooltips."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from opened_pages import GUTTER, RULER, OpenedPage

@@ -1,7 +1,5 @@
 """Files of single events, as user code and DASF's profiler write them."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 from collections.abc import Sequence

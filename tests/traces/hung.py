@@ -3,8 +3,6 @@
 All times are seconds from `T`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of a `Trace` without files, for thousands of random examples with arbitrary times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

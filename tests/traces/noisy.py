@@ -5,8 +5,6 @@ Two workers with two threads run these tasks in order. The speed of the machine 
 run and from task to task, and some tasks take three times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

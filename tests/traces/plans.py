@@ -3,8 +3,6 @@
 All times of a plan are seconds from `T`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of plugins, with rows of the recorder's schemas."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence

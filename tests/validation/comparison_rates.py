@@ -5,8 +5,6 @@ For each change, it prints how often the difference of the wall time is certain,
 actual change is named first. ``WORDS`` select changes by a part of their names.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

@@ -7,8 +7,6 @@ line's time was computing, within the table's margin of error. Counts the progra
 everything is right.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import sys

@@ -5,8 +5,6 @@ and with ``dasfprof stuck``, and after Ctrl-C (every second run) or SIGKILL, fro
 healthy programs, it counts the diagnoses that report a hang.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -6,8 +6,6 @@ runs on two busy cores, the results of 18 and the processes of all were inside t
 19 intervals of each were at most 1.5 wide.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -5,8 +5,6 @@ mutation after the other, and runs the tests listed beside it until the first fa
 that survives is a gap in the suite. All of them take about 20 minutes on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

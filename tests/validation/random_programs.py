@@ -8,8 +8,6 @@ these programs. With ``--killed``, each program is killed while it runs, with it
 workers.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import multiprocessing

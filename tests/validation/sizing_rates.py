@@ -11,8 +11,6 @@ cheapest number of workers that meets it in nine of ten runs. "none" means that 
 reported no sufficient number.
 """
 
-from __future__ import annotations
-
 import argparse
 import heapq
 import random

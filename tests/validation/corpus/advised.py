@@ -5,8 +5,6 @@ profiler. The potential savings are those of the finding whose suggestion the va
 time saved is measured by the programs, from their first submission.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ call, and the program's duration and the potential savings in the rule's finding
 `WITHOUT`.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

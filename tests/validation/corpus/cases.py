@@ -6,8 +6,6 @@ wrong, or advice is harmful. With ``--again``, it diagnoses existing traces with
 programs.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections import Counter

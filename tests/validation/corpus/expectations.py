@@ -23,8 +23,6 @@ Each expectation gives its reason in ``why``. ``wrong_today`` describes an exist
 diagnosis: the test is then expected to fail, in each run or, with ``sometimes = true``, in some.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

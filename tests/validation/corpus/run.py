@@ -4,8 +4,6 @@
 trace and the output of each program are stored in a directory with its name.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import json

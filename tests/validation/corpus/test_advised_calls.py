@@ -1,7 +1,5 @@
 """Calls that rules advise work: programs end, with the same result and smaller savings left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs from public questions: the cause is named, and no advice is harmful."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Real programs: each has the expected findings and none that its events contradict, and advice
 saves at least half of the potential savings."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

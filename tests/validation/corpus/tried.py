@@ -7,8 +7,6 @@ Dask's config, or a parameter for the size of chunks or batches. Most tasks slee
 programs hardly matter. Prints the time saved and the potential savings of each program.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -5,8 +5,6 @@ six healthy programs that cannot save time. It prints the time that each patch s
 that it fixes, and the potential savings of this finding.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

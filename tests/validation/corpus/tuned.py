@@ -6,8 +6,6 @@ median is with the chosen settings than with the best ones. If tuning does not c
 or is uncertain, the choice is the unchanged program.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import statistics

@@ -6,8 +6,6 @@ and the first finding with its seconds and advice. `CAUSES` lists which finding 
 fault. It also reports if a remedy changes the result.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

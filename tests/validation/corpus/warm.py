@@ -6,8 +6,6 @@ in a tenth of a second, whereas spawned ones need some seconds for imports. Othe
 imported by the programs and their tasks, as usual. The profiler's report at the end is left out.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
