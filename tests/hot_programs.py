@@ -256,8 +256,6 @@ TOGETHER = ("python_and_c", "python_lines", "numpy_and_python")
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Seconds that a task measured."""
-
     #: Wall time of each mark, and CPU time of each mark if it was counted.
     seconds: dict[str, float]
     computing_at: dict[str, float]
@@ -301,7 +299,6 @@ def run_queue() -> float | None:
 
 
 def marks() -> dict[int, str]:
-    """Return the marks in this file by line number."""
     lines = inspect.getsource(sys.modules[__name__]).splitlines()
     return {
         number: line.partition(MARK)[2].strip()

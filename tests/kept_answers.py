@@ -146,7 +146,6 @@ def _random_traces() -> Iterator[tuple[str, Any]]:
 
 
 def answers(place: Path) -> Iterator[tuple[str, Any]]:
-    """Yield names and answers of all runs."""
     for name, trace in _random_traces():
         yield from asked(name, TraceAnalyser(trace, progress=False))
     for directory in sorted(path for path in place.iterdir() if path.is_dir()):
@@ -215,7 +214,6 @@ def written_files(name: str, analyser: TraceAnalyser) -> Iterator[tuple[str, Any
 
 
 def difference(stored: Any, current: Any) -> str | None:
-    """Return how an answer differs from the stored answer, or None if they are equal."""
     if isinstance(stored, str) or isinstance(current, str):
         return None if stored == current else f"{stored!s:.200} is now {current!s:.200}"
     try:
@@ -226,7 +224,6 @@ def difference(stored: Any, current: Any) -> str | None:
 
 
 def main() -> int:
-    """Store or compare answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["keep", "compare"])
     parser.add_argument("directory", type=Path)

@@ -12,7 +12,6 @@ from traitlets.config import Config
 def run_notebook(
     notebook: Any, place: Path, environment: dict[str, str] | None = None, **options: Any
 ) -> None:
-    """Run all cells of a notebook in a separate kernel, in a directory."""
     options |= {"timeout": 240, "startup_timeout": 240, "kernel_name": "python3"}
     resources = {"metadata": {"path": str(place)}}
     with tempfile.TemporaryDirectory() as files:

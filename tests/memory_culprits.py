@@ -141,7 +141,6 @@ def once_larger(client: Client) -> Any:
 
 
 def repeated(function: Callable[..., Any], count: int) -> Callable[[Client], Any]:
-    """Return a function that submits tasks of one function."""
     return lambda client: client.map(function, range(count), pure=False)
 
 
@@ -195,7 +194,6 @@ def run(name: str, directory: Path) -> dasfprof.TraceAnalyser:
 
 
 def main(names: list[str]) -> None:
-    """Print a row for each out-of-memory kill of each program."""
     for name in names or CULPRITS:
         with tempfile.TemporaryDirectory() as directory:
             table = run(name, Path(directory)).died_of_memory()

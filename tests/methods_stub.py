@@ -35,7 +35,6 @@ class Questions:
 
 
 def stub_text() -> str:
-    """Return the contents of ``methods.pyi``."""
     return _HEAD + "".join(f"\n{_method(question)}" for question in questions.all())
 
 

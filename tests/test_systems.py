@@ -107,7 +107,6 @@ print(json.dumps({"message": message, "accounting": len(analyser.time_accounting
 
 
 def run_on(system: str, program: str, directory: Path) -> dict:
-    """Return the output of a program on a simulated system."""
     simulation = directory / system
     simulation.mkdir()
     (simulation / "sitecustomize.py").write_text(SIMULATION)

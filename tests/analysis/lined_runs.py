@@ -115,7 +115,6 @@ def write_lines(
 def opened(
     directory: Path, runs: Sequence[Run], layers: Any = None, graphs: Any = (), **more: Any
 ) -> TraceAnalyser:
-    """Write task runs and, unless `layers` is None, their lines, and open the files."""
     write_run(directory, runs, **more)
     if layers is not None:
         write_lines(directory, layers, graphs)

@@ -26,7 +26,6 @@ class Pipeline:
 
 
 def nap(seconds: float, *inputs: object) -> float:
-    """Sleep, and return the duration."""
     begin = time.perf_counter()
     time.sleep(seconds)
     return time.perf_counter() - begin
@@ -56,7 +55,6 @@ def make_partition(seconds: float, nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def use(seconds: float, partition: object) -> str:
-    """Sleep, and return the address of the worker."""
     time.sleep(seconds)
     return str(get_worker().address)
 

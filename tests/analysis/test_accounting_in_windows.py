@@ -82,7 +82,6 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
 
 
 def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
-    """Assert that accounts in windows equal those of the whole trace."""
     found = accounts_of(*in_windows(trace, edges))
     expected = make_accounts(trace)
     np.testing.assert_array_equal(found.lives.ids, expected.lives.ids)

@@ -266,7 +266,6 @@ class PlainSchedule:
             now += 1
 
     def is_free(self, number: int, now: int) -> bool:
-        """Return whether a thread of a task's worker is free."""
         worker = self.worker[number]
         places = zip(self.worker, self.starts, self.ends, strict=True)
         running = sum(at == worker and start >= 0 and end > now for at, start, end in places)

@@ -35,7 +35,6 @@ def merge(seconds: float, *inputs: Any) -> float:
 
 
 def pipeline(client: Client, factor: float, pause: float) -> None:
-    """A tree, a pause of the client, and a chain."""
     level = client.map(load, [factor * (0.2 + 0.02 * n) for n in range(12)], pure=False)
     while len(level) > 1:
         pairs = [level[at : at + 2] for at in range(0, len(level), 2)]

@@ -29,7 +29,6 @@ def environment(**variables: Any) -> dict[str, str]:
 
 
 def shell(*command: Any, cwd: Path, **variables: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command of this Python environment to its end."""
     name, *args = map(str, command)
     streams: dict[str, Any] = {"capture_output": True, "text": True, "timeout": DEADLINE}
     place = {"cwd": cwd, "env": environment(**variables)}

@@ -24,7 +24,6 @@ info = partial(invoke, "info")
 
 
 def flat(result: Result) -> str:
-    """Return the output with joined lines."""
     assert result.exit_code == 0, result.stderr
     return " ".join(result.stdout.split())
 

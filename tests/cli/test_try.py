@@ -57,7 +57,6 @@ def program(
 def tried(
     *arguments: str, cwd: Path, code: int = 0
 ) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[str]]:
-    """Try a program, and return the trial and the result of the command."""
     document, done = document_of("try", *arguments, cwd=cwd, code=code)
     return document["tried"], done
 

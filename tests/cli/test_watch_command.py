@@ -70,7 +70,6 @@ def in_terminal(*command: Any, **variables: Any) -> Iterator[tuple[subprocess.Po
 
 
 def words(text: str) -> str:
-    """Return a text without line breaks."""
     return " ".join(text.split())
 
 

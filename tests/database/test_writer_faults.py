@@ -34,7 +34,6 @@ SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 
 @pytest.fixture(autouse=True)
 def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collect log messages of the database package."""
     caplog.set_level(logging.INFO, logger="dasfprof")
     texts: list[str] = []
     handler = logging.Handler()
@@ -172,7 +171,6 @@ def test_a_disk_that_others_fill_and_that_stays_full(small_disk: Path) -> None:
 
 
 def fill(filler: Path) -> None:
-    """Fill a disk."""
     with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
             file.write(bytes(512))

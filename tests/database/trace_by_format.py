@@ -63,7 +63,6 @@ def read(data: bytes) -> Contents:
 
 
 def head_of(length: int, check: int) -> bytes:
-    """Return the head of a frame."""
     head = MARKER + struct.pack("<II", length, check)
     return head + struct.pack("<I", zlib.crc32(head))
 

@@ -64,5 +64,4 @@ class ForkedPrograms:
         return out.read_text(), err.read_text()
 
     def close(self) -> None:
-        """End the parent process."""
         self._server.communicate()

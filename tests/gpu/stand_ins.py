@@ -108,7 +108,6 @@ class NvtxLog:
         }
 
     def clear(self) -> None:
-        """Clear the log. No range may be open."""
         for path in self.directory.glob("log.*"):
             path.write_text("")  # the processes append, so they continue at the new end
 

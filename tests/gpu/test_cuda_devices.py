@@ -28,7 +28,6 @@ SOME_IN_MIG_MODE = [gpu("a", 0, 0x3B, parts="de"), gpu("b", 1, 0x41)]
 
 
 def letters(devices: tuple[Device, ...]) -> str:
-    """Return the letters of devices' UUIDs."""
     return "".join(device.uuid[4] for device in devices)
 
 

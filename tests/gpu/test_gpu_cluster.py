@@ -81,7 +81,6 @@ def values(found: list[InstantEvent], *names: str) -> set[tuple[Any, ...]]:
 
 
 def addresses(client: Client) -> dict[int, str]:
-    """Return the addresses of the workers by their Dask names."""
     workers = client.sync(client.scheduler.identity)["workers"]
     return {about["name"]: address for address, about in workers.items()}
 

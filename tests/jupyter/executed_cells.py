@@ -31,13 +31,11 @@ def shown(item: Any, kind: str = "display_data") -> dict[str, str]:
 
 
 def printed(item: Any, name: str = "stdout") -> str:
-    """Return the output of a cell on a stream."""
     streams = [output for output in item.outputs if output.output_type == "stream"]
     return "".join(output["text"] for output in streams if output["name"] == name)
 
 
 def failure(item: Any) -> Any:
-    """Return the only error of a cell."""
     (found,) = (output for output in item.outputs if output.output_type == "error")
     return found
 

@@ -62,14 +62,12 @@ class Processes:
         return scheduler, [self.worker(nanny) for nanny in nannies]
 
     def scheduler(self, *options: str, **disk: Any) -> subprocess.Popen[bytes]:
-        """Start a scheduler, and wait for it."""
         command = "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", *options
         process = self.start(*command, **disk)
         wait_until(partial(is_written, self.scheduler_file))
         return process
 
     def worker(self, nanny: bool = False, **disk: Any) -> subprocess.Popen[bytes]:
-        """Start a worker with one thread."""
         options = ("--nthreads", "1", "--nanny" if nanny else "--no-nanny")
         return self.start("-m", "distributed.cli.dask_worker", *self._common, *options, **disk)
 
@@ -78,7 +76,6 @@ class Processes:
         return "--scheduler-file", str(self.scheduler_file), "--no-dashboard"
 
     def end(self) -> None:
-        """Kill the remaining processes."""
         for process in self.running:
             process.kill()
             process.wait()

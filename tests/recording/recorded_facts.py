@@ -33,7 +33,6 @@ def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
 
 
 def computed(source: Any) -> list[dict[str, Any]]:
-    """Return the task runs in the workers' files."""
     return facts(source, "TracePlugin", "Compute")
 
 

@@ -54,7 +54,6 @@ CLASSES: list[type] = []
 
 
 def find_code() -> None:
-    """Return all functions and classes of Dask."""
     for one in gc.get_objects():
         if isinstance(one, types.FunctionType | type) and is_dask(one.__module__):
             (CLASSES if isinstance(one, type) else FUNCTIONS).append(one)

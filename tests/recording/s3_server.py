@@ -83,7 +83,6 @@ class S3Server:
         return fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False)
 
     def make_bucket(self) -> None:
-        """Create or empty the bucket, and allow everything."""
         files = self.files()
         if files.exists(BUCKET):
             self.allow()
@@ -99,7 +98,6 @@ class S3Server:
         self.files().call_s3("put_bucket_policy", Bucket=BUCKET, Policy=policy)
 
     def allow(self) -> None:
-        """Allow all actions."""
         self.files().call_s3("delete_bucket_policy", Bucket=BUCKET)
 
 

@@ -43,7 +43,6 @@ def watch(seconds: dict[int, float]) -> Iterator[None]:
 
 
 def here() -> int:
-    """Return the caller's line."""
     return sys._getframe(1).f_lineno
 
 

@@ -44,7 +44,6 @@ def compute(client: Client, name: str, count: int = 6) -> set[str]:
 
 
 def computed_keys(source: Any) -> set[Any]:
-    """Return the keys of task runs that workers recorded."""
     return {row["key"] for row in computed(source)}
 
 
@@ -113,8 +112,6 @@ def script(processes: Processes, traces: Path, name: str, *then: str) -> Any:
 
 
 def runs(client: Client) -> set[str]:
-    """Return the names of the runs in progress."""
-
     def names(dask_scheduler: Any) -> list[str]:
         plugins = dask_scheduler.plugins.items()
         return [own.settings.name for name, own in plugins if name.startswith("dasfprof-")]

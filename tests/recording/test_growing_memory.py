@@ -30,7 +30,6 @@ def leak(number: int) -> int:
 
 
 def churn(number: int) -> int:
-    """Allocate and release memory."""
     time.sleep(0.02 + 0 * float(np.ones(30 * MB // 8).sum()))
     return number
 

@@ -35,8 +35,6 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> ProcessesProbe:
 
 
 def looks(probe: ProcessesProbe, enough: Callable[[list[dict[str, Any]]], bool]) -> Any:
-    """Sample until the condition is true."""
-
     def look() -> Any:
         rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
         return rows if enough(rows) else None

@@ -48,7 +48,6 @@ def pids(client: Client) -> dict[str, int]:
 
 
 def burn(seconds: float) -> float:
-    """Use CPU time of this thread, and return the CPU seconds."""
     start = time.thread_time()
     while (spent := time.thread_time() - start) < seconds:
         sum(range(1000))

@@ -79,8 +79,6 @@ def test_the_oldest_runs_of_preloads_are_removed(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Clock that a test sets."""
-
     def __init__(self, now: float) -> None:
         self.now = now
 

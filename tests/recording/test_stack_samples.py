@@ -54,7 +54,6 @@ class Rows:
         self.causes.append(cause)
 
     def names(self, number: int) -> list[str]:
-        """Return the functions of a stack."""
         rows = {row[1]: row for _, row in self.written}
         functions: list[str] = []
         while number >= 0:
@@ -165,7 +164,6 @@ def test_stacks_are_not_sampled_if_that_is_off(client: Client, tmp_path: Path) -
 
 
 def block(seconds: float) -> None:
-    """Block the event loop."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass

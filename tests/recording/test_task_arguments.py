@@ -42,8 +42,6 @@ class Loud:
 
 
 class Named(list):  # type: ignore[type-arg]
-    """Subclass of list."""
-
     __len__ = Loud.__len__
     calls = Loud.calls
 

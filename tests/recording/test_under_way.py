@@ -52,7 +52,6 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
 
 
 def rows_of(source: Any, key: Any) -> list[dict[str, Any]]:
-    """Return the rows of a task."""
     return [row for row in facts(source, "TracePlugin", "Task Under Way") if row["key"] == key]
 
 

@@ -115,8 +115,6 @@ class ShyArray(np.ndarray):
 
 
 class Costly:
-    """Object whose shape is computed."""
-
     @property
     def shape(self) -> tuple[int, ...]:
         asked["shape"] += 1

@@ -59,8 +59,6 @@ def stores(directory: Path) -> dict[str, tuple[Any, str]]:
 
 
 def sizes_of(store: Any) -> list[int]:
-    """Return the bytes of the chunks in a store."""
-
     async def read() -> list[int]:
         return [await store.getsize(key) async for key in store.list() if "c/" in key]
 

@@ -61,13 +61,11 @@ def left_alone(evidence: Evidence) -> dict[str, Rows]:
 
 
 def is_killed(row: dict[str, Any]) -> bool:
-    """Return whether a task failed because its worker left (KilledWorker)."""
     cause = str(row.get("end_cause") or "")
     return row["state"] == "erred" and not cause.startswith(("task-erred", "task-finished"))
 
 
 def by_client(row: dict[str, Any]) -> bool:
-    """Return whether a client cancelled a task, according to the scheduler."""
     return str(row["end_cause"] or "").startswith(_BY_CLIENTS)
 
 
@@ -105,7 +103,6 @@ def most(names: list[str], weights: Any = None) -> dict[str, float]:
 
 
 def is_most(name: str, sums: dict[str, float]) -> bool:
-    """Return whether a name has the largest sum."""
     return bool(sums) and sums.get(name, -1.0) >= max(sums.values()) * (1 - 1e-6)
 
 

@@ -43,7 +43,6 @@ def data_skew(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _is_divided(row: dict[str, Any]) -> bool:
-    """Return whether a result has a type that collections consist of."""
     kinds = ("", "ndarray", "DataFrame", "Series", "Index", "Table", "list", "dict", "bytes", "str")
     return (row["type"] or "").rpartition(".")[2] in kinds or bool(row["dependencies"])
 
@@ -123,7 +122,6 @@ def slow_worker(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("load-imbalance")
 def load_imbalance(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Add up the seconds for which tasks held threads of each worker."""
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
     out = _not_comparable(evidence)
     least, most = ({one: all_[one] for one in all_ if one not in out} for all_ in (least, most))

@@ -18,7 +18,6 @@ def _total(rows: Rows, name: str) -> float:
 
 @refuter("repeated-gathers", "large-gathers")
 def repeated_gathers(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with all client calls that received results."""
     came = evidence.rows("Client Calls").where(lambda row: row["receiving"] > 0)
     yield from exceeds(claim["receiving"], _total(came, "receiving"), "seconds of receiving")
     yield from exceeds(claim["calls"], _total(came, "calls"), "calls in which results came")
@@ -36,7 +35,6 @@ def repeated_gathers(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("slow-tokenization")
 def slow_tokenization(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with all recorded seconds of tokenization."""
     hashed = _total(evidence.rows("Client Calls"), "tokenising")
     yield from differs(claim["hashing"], hashed, "seconds of making names")
     yield from exceeds(claim["there"], claim["hashing"], "those of a line")
@@ -45,7 +43,6 @@ def slow_tokenization(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("large-objects-in-graph")
 def large_objects_in_graph(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the embedded objects of that name."""
     sent = evidence.rows("Sent Value").where(lambda row: row["name"] == claim["name"])
     total = sum(row["size"] * row["tasks"] for row in sent)
     yield from exceeds(claim["bytes"], 1.01 * total, "bytes in all tasks")

@@ -55,7 +55,6 @@ def cpu_oversubscribed(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _own_threads(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the processes' CPU time and with the variables that limit library threads."""
     if not claim["own_threads"]:
         return
     if not claim["processes"] > _BESIDE_TASKS * claim["tasks"]:
@@ -175,7 +174,6 @@ def _reads(file: str) -> bool:
 
 
 def _in_storage(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the duration of calls by protocol in task runs of the function."""
     runs, waited = evidence.of(claim.function), defaultdict[str, float](float)
     for row, run in _storage_rows(claim, evidence):
         waited[_id(run)] += row["waiting"]
@@ -202,7 +200,6 @@ def _unused(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _storage_rows(claim: Claim, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return the storage rows of the function, each with its task run."""
     runs = {_id(row): row for row in evidence.of(claim.function)}
     return [(row, runs[_id(row)]) for row in evidence.rows("Storage") if _id(row) in runs]
 
@@ -213,7 +210,6 @@ def _id(row: dict[str, Any]) -> str:
 
 @refuter("small-requests")
 def small_requests(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the requests of each task run, and large requests with small ones."""
     rows = [row for row, _ in _storage_rows(claim, evidence) if row["reads"] and not row["unsized"]]
     count = sum(row["reads"] for row in rows)
     yield from differs(claim["requests"], count, "requests")
@@ -301,7 +297,6 @@ def blocked_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("shared-bottleneck")
 def waits_in_turn(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the intervals between ends, and with the durations of task runs."""
     runs = evidence.of(claim.function)
     yield from differs(claim["tasks"], len(runs), "its tasks")
     yield from differs(claim["lasted"], runs.sum("working"), "their seconds")
@@ -312,7 +307,6 @@ def waits_in_turn(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("garbage-collection")
 def garbage_collection(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Add up garbage collection and CPU time in tasks of the function."""
     runs = evidence.of(claim.function)
     taken = runs.sum("collecting")
     yield from exceeds(claim["taken"], taken, "seconds of its collections")
@@ -323,7 +317,6 @@ def garbage_collection(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("per-process-lock")
 def per_process_lock(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Look for stack samples in a lock."""
     function_runs = evidence.of(claim.function)
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
@@ -345,12 +338,10 @@ def _no_turns(runs: Rows, turn: float) -> Iterator[str]:
 
 
 def _asks(stack: list[list[Any]]) -> bool:
-    """Return whether a stack contains a function that acquires a lock."""
     return any(name.rpartition(".")[2] in _ASKS for name, *_ in stack)
 
 
 def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
-    """Return the frames of all stack samples of the given task runs."""
     stacks: dict[tuple[str, int], list[list[Any]]] = {}
     for row in evidence.rows("Stack"):  # parents come before their children
         outer = stacks.get((row["file"], row.get("parent", -1)), [])

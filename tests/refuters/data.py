@@ -105,7 +105,6 @@ def paused_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("host-memory-full")
 def host_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the sample with the least available memory."""
     samples = evidence.rows("Resource Usage").where(lambda row: row["host_memory_total"])
     left = samples.numbers("host_memory_available") / samples.numbers("host_memory_total")
     worst = samples.maps[int(np.nanargmin(left))]
@@ -116,7 +115,6 @@ def host_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _tables(evidence: Evidence) -> dict[str, dict[str, Any]]:
-    """Return the last successful task run of each key."""
     runs = sorted(evidence.rows("Compute"), key=lambda row: row["timestamp"])
     return {repr(row["key"]): row for row in runs if row["state"] == "memory"}
 

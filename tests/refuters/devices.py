@@ -32,7 +32,6 @@ def gpu_idle(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("gpu-memory-full")
 def gpu_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare the peak memory of each device with its size."""
     peaks = [
         float(np.nanmax(rows.numbers("memory_used") / rows.numbers("memory_total")))
         for rows in _readings(evidence).values()
@@ -43,7 +42,6 @@ def gpu_memory_full(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _gpu_unused(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Count devices that were idle in all samples."""
     unused = sum(
         np.nanmax(rows.numbers("utilization"), initial=0.0) < _USED
         for rows in _readings(evidence).values()

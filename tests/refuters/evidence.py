@@ -40,17 +40,14 @@ class Rows:
         return np.array([np.nan if value is None else value for value in values], dtype=float)
 
     def sum(self, name: str) -> float:
-        """Return the sum of the known values of a column."""
         total: float = np.nansum(self.numbers(name))
         return total
 
     def most(self, name: str) -> float:
-        """Return the largest number of a column."""
         return float(np.nanmax(self.numbers(name)))
 
     @property
     def ends(self) -> Numbers:
-        """Return the times at which the events ended."""
         return self.numbers("timestamp") + self.numbers("duration")
 
     def values(self, name: str) -> list[Any]:
@@ -60,7 +57,6 @@ class Rows:
         return Rows([row for row in self.maps if true(row)])
 
     def by(self, name: str) -> dict[Any, Rows]:
-        """Return the events by the values of a column."""
         groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for row in self.maps:
             groups[row.get(name)].append(row)
@@ -96,11 +92,9 @@ class Evidence:
         self._rows = {name: Rows(rows) for name, rows in maps.items()}
 
     def rows(self, name: str) -> Rows:
-        """Return the events with a name."""
         return self._rows.get(name, Rows([]))
 
     def of(self, function: str | None) -> Rows:
-        """Return the task runs of a function."""
         return self.functions.get(function, Rows([]))
 
     @cached_property
@@ -164,7 +158,6 @@ class Evidence:
 
     @cached_property
     def functions(self) -> dict[str | None, Rows]:
-        """Return the task runs by function."""
         return self.runs.by("function")
 
     @cached_property
@@ -187,7 +180,6 @@ class Evidence:
 
     @cached_property
     def begin(self) -> float:
-        """Return the time of the first event."""
         return min((row["timestamp"] for rows in self._of_cluster() for row in rows), default=0.0)
 
     @cached_property
@@ -197,19 +189,16 @@ class Evidence:
         return min((row["timestamp"] for rows in events for row in rows), default=self.begin)
 
     def label(self, address: str) -> str | None:
-        """Return the label of the worker with an address."""
         workers = (header.get("worker", {}) for header in self.headers)
         return next((x.get("label") for x in workers if x.get("address") == address), None)
 
     @property
     def scheduler_closed(self) -> bool:
-        """Return whether the scheduler's files are closed."""
         names = [name for name in self.names if "-SchedulerPlugin-" in name]
         return bool(names) and not set(names) & set(self.unclosed)
 
     @cached_property
     def end(self) -> float:
-        """Return the time at which the last event ended."""
         return max(
             (row["timestamp"] + row["duration"] for rows in self._of_cluster() for row in rows),
             default=0.0,
@@ -261,14 +250,12 @@ class Evidence:
 
     @property
     def _begins(self) -> list[float]:
-        """Return the times at which tasks became known."""
         noted = self.rows("Task Run")
         begins = [*noted.numbers("waiting"), *noted.numbers("queued"), *noted.numbers("timestamp")]
         return [*begins, *self.runs.numbers("received"), *self.runs.numbers("timestamp")]
 
     @property
     def _ends(self) -> list[float]:
-        """Return the times at which tasks ended."""
         over = self.rows("Task Run").where(lambda row: row["state"] in ("memory", "erred"))
         return [*over.ends, *self.runs.numbers("done"), *self.runs.numbers("stop")]
 
@@ -280,7 +267,6 @@ class Evidence:
 
     @property
     def wall(self) -> float:
-        """Return the duration of the run in seconds."""
         return self.span[1] - self.span[0]
 
     @property

@@ -68,17 +68,14 @@ CLOCKS = 0.1
 
 
 def is_at_most(figure: float, bound: float) -> bool:
-    """Return whether a figure is no more than a bound."""
     return figure <= bound + _ROUNDING * abs(bound) + _LEAST
 
 
 def is_at_least(figure: float, bound: float) -> bool:
-    """Return whether a figure is no less than a bound."""
     return figure >= bound - _ROUNDING * abs(bound) - _LEAST
 
 
 def is_close(figure: float, actual: float) -> bool:
-    """Return whether a figure is the actual number."""
     return is_at_most(figure, actual) and is_at_least(figure, actual)
 
 

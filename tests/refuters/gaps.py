@@ -32,7 +32,6 @@ def client_bound(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("sequential-submission")
 def sequential_submission(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the submitted graphs, and with idle thread time."""
     begin, end = evidence.span
     idle = evidence.idle.where(lambda number: number > 0).integral(begin, end)
     yield from exceeds(claim["few"], idle, "seconds in which a thread idled")
@@ -104,7 +103,6 @@ def no_workers(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("work-outside-tasks", "idle-threads")
 def work_outside_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with idle thread time, and with the calls that workers recorded."""
     begin, end = _recorded(evidence)
     there = evidence.threads_there.integral(begin, end)
     idle = evidence.idle.integral(begin, end)

@@ -14,7 +14,6 @@ from refuters.steps import Steps
 
 @refuter("distributed-lock")
 def distributed_lock(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Add up the workers' rows about the lock."""
     named = (claim["kind"], claim["name"])
     own = evidence.rows("Lock Held").where(lambda row: (row["kind"], row["name"]) == named)
     yield from differs(claim["times"], len(own), "how often it was given back")
@@ -79,7 +78,6 @@ def resource_limit(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("cpu-quota", "descriptor-limit")
 def limits_of_processes(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the headers and the samples of workers."""
     facts = [header.get("worker", {}) for header in evidence.headers]
     samples = evidence.rows("Resource Usage")
     if claim.rule == "descriptor-limit":

@@ -11,7 +11,6 @@ from refuters.registry import refuter
 
 @refuter("memory-growth")
 def memory_growth(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the memory of processes in each third of the run."""
     if claim["of"] == "stays":
         yield from _stays(claim, evidence)
         return
@@ -36,7 +35,6 @@ def memory_growth(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _stays(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with the process's memory, its results, and its tasks at the end."""
     used = evidence.rows("Resource Usage").by("label").get(claim.worker, Rows([]))
     held = evidence.rows("Managed Memory").by("label").get(claim.worker, Rows([]))
     memory = used.numbers("memory")

@@ -167,7 +167,6 @@ def _restarted(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("recomputation")
 def recomputation(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Count recomputations, and their seconds."""
     released, _ = computed_again(evidence)
     slots = evidence.runs.numbers("held") - evidence.runs.numbers("executing")
     seconds = released.sum("slot")
@@ -185,7 +184,6 @@ def recomputation(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("cancelled-tasks")
 def cancelled_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Count tasks that clients cancelled before they ended."""
     if "restarts" in claim.figures:
         yield from _restarted(claim, evidence)
         return
@@ -198,7 +196,6 @@ def cancelled_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("swallowed-errors")
 def swallowed_errors(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Count task runs that logged an error and returned None."""
     logged = {
         (repr(row["key"]), row["run_id"]) for row in evidence.rows("Log Record") if row["error"]
     }

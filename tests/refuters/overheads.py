@@ -43,7 +43,6 @@ def tasks_too_small(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 
 def _largest_layer(rows: Rows) -> float:
-    """Return the bytes of the largest layer."""
     layers: dict[object, dict[str, float]] = defaultdict(dict)
     for row in rows:
         layer = row["key"][0] if isinstance(row["key"], tuple) else ""

@@ -47,7 +47,6 @@ def serial_chain(claim: Claim, evidence: Evidence) -> Iterator[str]:
 
 @refuter("too-few-tasks")
 def too_few_tasks(claim: Claim, evidence: Evidence) -> Iterator[str]:
-    """Compare with idle thread time."""
     threads = evidence.threads, evidence.threads_seen
     if not any(abs(claim["threads"] - one) <= 0.51 for one in threads):
         yield f"there are {evidence.threads:.3g} threads"

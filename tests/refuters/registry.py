@@ -30,8 +30,6 @@ REFUTERS: dict[str, Refuter] = {}
 
 
 def refuter(*rules: str) -> Callable[[Refuter], Refuter]:
-    """Register a function as the refuter of rules."""
-
     def register(function: Refuter) -> Refuter:
         REFUTERS.update(dict.fromkeys(rules, function))
         return function

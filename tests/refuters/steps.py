@@ -30,7 +30,6 @@ class Steps:
         return cls(times[order], np.round(np.cumsum(steps[order]), 9))
 
     def at(self, times: Numbers) -> Numbers:
-        """Return the values at times."""
         index = np.searchsorted(self.times, times, side="right") - 1
         return np.where(index >= 0, np.append(self.values, 0.0)[index], 0.0)
 
@@ -40,7 +39,6 @@ class Steps:
         return Steps(times, function(self.at(times), other.at(times)))
 
     def least(self, other: Steps) -> Steps:
-        """Return the minimum of both step functions."""
         return self.with_(other, np.minimum)
 
     def __add__(self, other: Steps) -> Steps:

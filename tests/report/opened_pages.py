@@ -83,7 +83,6 @@ class OpenedPage:
         return [str(text) for text in self.tab.locator(selector).all_text_contents()]
 
     def details(self) -> dict[str, str]:
-        """Return the details of the selected task."""
         names, values = self.texts("#details dt"), self.texts("#details dd")
         return dict(zip(names, values, strict=True))
 
@@ -99,7 +98,6 @@ class OpenedPage:
         return self.details()
 
     def chosen_row(self) -> list[str]:
-        """Return the cells of the marked row in the table of task runs."""
         return self.texts("#task-table [aria-selected=true] > div")
 
     def download(self, button: str) -> list[dict[str, str]]:

@@ -20,7 +20,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def top_of(page: OpenedPage, selector: str) -> float:
-    """Return the distance of an element from the top of the window."""
     return float(page.tab.locator(selector).bounding_box()["y"])
 
 

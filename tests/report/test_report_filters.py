@@ -28,7 +28,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 def listed(page: OpenedPage, table: str = "task") -> list[str]:
-    """Return the first cells of the rows of a table."""
     return page.texts(f"#{table}-table .rows .row > div:first-child")
 
 

@@ -72,7 +72,6 @@ def colour_at(page: OpenedPage, time: float, y: float) -> str:
 
 
 def swatch(page: OpenedPage, name: str) -> str:
-    """Return the colour of a category in the legend."""
     return colour_of(page.tab.locator("#gap-legend li", has_text=name).first)
 
 

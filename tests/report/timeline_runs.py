@@ -42,6 +42,5 @@ def colours_at(
 
 
 def colour_of(entry: Any) -> str:
-    """Return the colour of a legend's entry."""
     swatch = entry.locator("i").first
     return str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))

@@ -89,7 +89,6 @@ class Noisy:
         )
 
     def write(self, directory: Path, seed: int) -> Path:
-        """Write the files of a run into a directory, and return the directory."""
         directory.parent.mkdir(parents=True, exist_ok=True)
         self.plan(seed).write_files(directory)
         return directory

@@ -106,12 +106,10 @@ class Task:
 
     @property
     def function(self) -> str:
-        """Return the prefix of its key."""
         head = self.key if isinstance(self.key, str) else self.key[0]
         return head.rpartition("-")[0]
 
     def first(self, *names: str) -> float:
-        """Return the first of these times that is known."""
         return T + next(getattr(self, name) for name in names if getattr(self, name) is not None)
 
 
@@ -201,12 +199,10 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)
 
     def write(self, directory: Path) -> TraceAnalyser:
-        """Write the run's files, and return an analyser of them."""
         self.write_files(directory)
         return TraceAnalyser(directory, progress=False)
 
     def write_files(self, directory: Path) -> None:
-        """Write the run's files."""
         for number in range(self.workers):
             runs = [self._compute(task) for task in self.tasks if task.worker == number]
             moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
@@ -473,7 +469,6 @@ _Samples = list[tuple[float, dict[str, Any]]]
 
 
 def _of(samples: Iterable[tuple[int, float, dict[str, Any]]], number: int) -> _Samples:
-    """Return the samples of the given worker."""
     return [(at, facts) for worker, at, facts in samples if worker == number]
 
 

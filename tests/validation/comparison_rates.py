@@ -74,7 +74,6 @@ def _runs(directory: Path, noisy: Noisy, seeds: Sequence[int]) -> list[Trace]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each change."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("changes", nargs="*", metavar="WORDS")
     parser.add_argument("--pairs", type=int, default=30)

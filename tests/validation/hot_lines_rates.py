@@ -212,7 +212,6 @@ def _percent(table: pd.DataFrame, column: str) -> float:
 
 
 def show(name: str, compared: Compared) -> str:
-    """Return a line with the result of a comparison."""
     lines = ", ".join(f"{mark} {a:.1f}/{b:.1f}" for mark, (a, b) in compared.lines.items())
     totals = ", ".join(f"{name} {a:.1f}/{b:.1f}" for name, (a, b) in compared.totals.items())
     verdict = "right" if compared.is_right else "WRONG"

@@ -202,7 +202,6 @@ def forecasts(name: str, directory: Path) -> list[Outcome]:
 
 
 def main(names: list[str]) -> None:
-    """Print the predicted and the real memory of each program."""
     outcomes: list[Outcome] = []
     for name in names or list(PROGRAMS):
         with tempfile.TemporaryDirectory() as directory:

@@ -183,7 +183,6 @@ class Program:
         self.futures.append(self.client.compute(frame.shuffle("a").groupby("a").b.sum()))
 
     def restart(self) -> None:
-        """Restart all workers, or lose them if they have no nannies."""
         self.client.restart(timeout=_PATIENCE)
         self.futures = []
 

@@ -37,7 +37,6 @@ RUNS = 20
 
 
 def alike(_: random.Random) -> Stages:
-    """Return equal tasks."""
     return [[10.0] * 1000]
 
 
@@ -62,12 +61,10 @@ def two_stages(_: random.Random) -> Stages:
 
 
 def varying(lengths: random.Random) -> Stages:
-    """Return tasks whose durations differ by a tenth."""
     return [[lengths.gauss(10.0, 1.0) for _ in range(1000)]]
 
 
 def random_lengths(lengths: random.Random) -> Stages:
-    """Return many short and few long tasks."""
     return [[1.0 + lengths.expovariate(1 / 4.0) for _ in range(1500)]]
 
 

@@ -29,12 +29,10 @@ class Outcome:
 
     @property
     def gained(self) -> float:
-        """Return the time saved."""
         return self.before - self.after
 
 
 def advised_programs() -> list[str]:
-    """Return the names of the programs that have a variant."""
     return [name for name in programs() if declaration(name).advised]
 
 

@@ -128,8 +128,6 @@ def follows(
     cluster: tuple[int, int] = (2, 1),
     advised: tuple[int, int] | None = None,
 ) -> Callable[[Callable[[Client, bool], Any]], Callable[[Client, bool], Any]]:
-    """Register a program."""
-
     def register(run: Callable[[Client, bool], Any]) -> Callable[[Client, bool], Any]:
         PROGRAMS[run.__name__] = Program(rule, calls, run, cluster, advised)
         return run
@@ -138,13 +136,11 @@ def follows(
 
 
 def pause(number: int, seconds: float = 0.1, *_: Any) -> int:
-    """Sleep."""
     time.sleep(seconds)
     return number
 
 
 def slow_load(block: Any) -> Any:
-    """Make a block in 0.1 s."""
     time.sleep(0.1)
     return block + 1
 
@@ -247,7 +243,6 @@ def delays_arrays(_: Client, advised: bool) -> Any:
 
 
 def total(array: Any) -> float:
-    """Return the sum."""
     return float(array.sum())
 
 
@@ -270,7 +265,6 @@ def sends_a_dict(client: Client, advised: bool) -> Any:
 
 
 def picked(table: Any, number: int) -> float:
-    """Return an item."""
     return float(table[number])
 
 
@@ -332,12 +326,10 @@ def applies_by_row(_: Client, advised: bool) -> Any:
 
 
 def by_row(row: Any) -> float:
-    """Compute with values of a row."""
     return row["a"] * row["b"] if row["a"] > 3 else 0.0
 
 
 def by_column(table: Any) -> Any:
-    """Compute the same with whole columns."""
     return pd.Series(np.where(table["a"] > 3, table["a"] * table["b"], 0.0), table.index)
 
 
@@ -352,7 +344,6 @@ def labels_by_row(_: Client, advised: bool) -> Any:
 
 
 def labelled(table: Any) -> Any:
-    """Loop over rows."""
     return pd.Series([row["a"] * 10 for _, row in table.iterrows()], table.index)
 
 
@@ -368,12 +359,10 @@ _DATE = "%Y-%m-%d"
 
 
 def dates_as_text(_: int) -> Any:
-    """Make a column of dates."""
     return pd.Series(pd.date_range("1900-01-01", periods=40_000)).dt.strftime(_DATE)
 
 
 def year_of(date: str) -> int:
-    """Parse a date."""
     return datetime.strptime(date, _DATE).year
 
 
@@ -384,7 +373,6 @@ def dates_by_library(client: Client, advised: bool) -> Any:
 
 
 def parsed_dates(seed: int, advised: bool) -> int:
-    """Parse a list of dates."""
     texts = [f"{1 + n % 28} Mar {2000 + n % 20} 12:{n % 60:02}" for n in range(seed, 6000)]
     if advised:
         return int(pd.to_datetime(texts, format="%d %b %Y %H:%M").year.to_numpy().sum())
@@ -398,7 +386,6 @@ def reads_csv_in_python(client: Client, advised: bool) -> Any:
 
 
 def total_of_csv(seed: int, engine: dict[str, Any]) -> float:
-    """Read a table from text."""
     lines = (f"{n % 7};{n % 11};{n * seed % 13}" for n in range(180_000))
     text = "a;b;c\n" + "\n".join(lines)
     return float(pd.read_csv(StringIO(text), sep=";", **engine).c.mean())
@@ -417,7 +404,6 @@ def maximum_of_windows(block: Any, advised: bool) -> Any:
 
 
 def largest(window: Any) -> float:
-    """Return the maximum."""
     return float(window.max())
 
 
@@ -454,7 +440,6 @@ def slopes_by_pixel(_: Client, advised: bool) -> Any:
 
 
 def slope(series: Any) -> Any:
-    """Return the mean slope along the last axis."""
     return (series[..., -1] - series[..., 0]) / (series.shape[-1] - 1)
 
 
@@ -464,7 +449,6 @@ def python_in_threads(client: Client, _: bool) -> Any:
 
 
 def counted(number: int) -> int:
-    """Compute in pure Python."""
     found = number
     for step in range(1_500_000):
         found = (found + step) % 1_000_003
@@ -492,8 +476,6 @@ class SlowSystem(fsspec.AbstractFileSystem):
 
 
 class SlowFile(AbstractBufferedFile):
-    """A file of zeros."""
-
     def _fetch_range(self, start: int, end: int) -> bytes:
         time.sleep(0.03 + (end - start) / 100e6)
         return bytes(end - start)
@@ -553,7 +535,6 @@ def works_between_results(_: Client, advised: bool) -> Any:
 
 
 def slow_sum(numbers: Any) -> int:
-    """Add up in 0.4 s."""
     time.sleep(0.4)
     return sum(numbers)
 
@@ -659,7 +640,6 @@ class Run(NamedTuple):
 
 
 def run(program: Program, advised: bool, directory: Path) -> Run:
-    """Run a program under the profiler."""
     workers, threads = (advised and program.advised) or program.cluster
     with (
         LocalCluster(
@@ -683,7 +663,6 @@ def run(program: Program, advised: bool, directory: Path) -> Run:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each program, and the calls without a program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="NAME")
     options = parser.parse_args(arguments)
@@ -697,7 +676,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def line_of(name: str, before: Run, after: Run) -> str:
-    """Return a line of the table."""
     program = PROGRAMS[name]
     seconds = f"{before.seconds:7.2f}{after.seconds:8.2f}"
     stake = "".join(

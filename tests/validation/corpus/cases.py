@@ -36,7 +36,6 @@ def verdict(declared: Declaration, findings: pd.DataFrame, busy: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE")
     parser.add_argument("--corpus-traces", type=Path, default=Path("case-traces"), metavar="DIR")

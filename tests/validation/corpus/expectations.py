@@ -87,7 +87,6 @@ class Declaration:
 
 
 def declaration(name: str) -> Declaration:
-    """Read the declaration of a program."""
     import tomllib  # requires Python 3.11
 
     given = tomllib.loads((place_of(name) / f"{name}.toml").read_text())

@@ -51,27 +51,22 @@ class Recorded:
 
     @property
     def printed(self) -> str:
-        """Return the output of the program."""
         return (self.directory / "printed.txt").read_text()
 
     @cached_property
     def analyser(self) -> TraceAnalyser:
-        """Return the analyser of its trace."""
         return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False)
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """Return the diagnosis of its trace."""
         return self.analyser.diagnose()
 
 
 def programs(place: Path = PROGRAMS) -> list[str]:
-    """Return the names of the programs."""
     return sorted(path.stem for path in place.glob("*.py"))
 
 
 def place_of(name: str) -> Path:
-    """Return the directory of a program."""
     others = (CASES, HEALTHY)
     return next((other for other in others if (other / f"{name}.py").exists()), PROGRAMS)
 
@@ -124,7 +119,6 @@ def _used_by_all() -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record programs and print their findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="PROGRAM")
     parser.add_argument("--corpus-traces", type=Path, default=Path("corpus-traces"), metavar="DIR")

@@ -49,8 +49,6 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def on(workers: int, threads: int, **how: Any) -> Callable[..., Any]:
-    """Register a program."""
-
     def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
         PROGRAMS[run.__name__] = Program(run, (workers, threads), **how)
         return run
@@ -59,7 +57,6 @@ def on(workers: int, threads: int, **how: Any) -> Callable[..., Any]:
 
 
 def wait(number: int, seconds: float = 0.1, *_: Any) -> int:
-    """Sleep."""
     time.sleep(seconds)
     return number
 
@@ -86,17 +83,14 @@ def one_lock(client: Client) -> object:
 
 
 def block(number: int, megabytes: float) -> Any:
-    """Return a large result."""
     return np.full(int(megabytes * 125_000), float(number))
 
 
 def total(part: Any) -> float:
-    """Reduce a large result."""
     return float(part.sum())
 
 
 def both(left: Any, right: Any) -> float:
-    """Use two large results."""
     return float(left[0] + right[0])
 
 
@@ -118,7 +112,6 @@ def keeps_more_than_fits(client: Client) -> None:
 
 
 def counts_in_python(number: int) -> int:
-    """Compute in pure Python."""
     found = number
     for step in range(1_500_000):
         found = (found + step) % 1_000_003
@@ -155,27 +148,23 @@ def chains_side_by_side(client: Client) -> None:
 
 @on(1, 2, environment={"ROWS": "5"}, parameter="ROWS")
 def few_rows(_: Client) -> object:
-    """Add and multiply chunks of a few rows."""
     x = da.ones((6000, 100), chunks=(int(os.environ["ROWS"]), 100))
     with dask.config.set({"optimization.fuse.active": False}):
         return float(((x + 1).map_blocks(np.sqrt) * 2).sum().compute())
 
 
 def count_up(numbers: list[int]) -> int:
-    """Count the numbers."""
     return sum(numbers)
 
 
 @on(1, 2, environment={"BATCH": "1"}, parameter="BATCH")
 def small_batches(client: Client) -> object:
-    """Submit a task per batch of numbers."""
     size = int(os.environ["BATCH"])
     batches = [list(range(n, min(n + size, 3000))) for n in range(0, 3000, size)]
     return sum(client.gather(client.map(count_up, batches)))
 
 
 def multiply(number: int) -> float:
-    """Multiply matrices with the library's default number of threads."""
     matrix = np.random.default_rng(number).random((500, 500))
     for _ in range(12):
         matrix = matrix @ matrix.T / 500.0
@@ -203,7 +192,6 @@ def behind_a_long_one(client: Client) -> object:
 
 
 def work(client: Client, name: str) -> object:
-    """Run a program."""
     client.wait_for_workers(1)
     client.run(wait, 0, 0.0)  # loads the module before the measurement
     return PROGRAMS[name].run(client)
@@ -230,7 +218,6 @@ def try_program(name: str, time_limit: float) -> Trial:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="NAME")
     parser.add_argument("--time-limit", type=float, default=600.0)

@@ -35,8 +35,6 @@ PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {
 
 
 def on(workers: int, threads: int) -> Callable[..., Any]:
-    """Register a program with its unchanged cluster."""
-
     def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
         PROGRAMS[run.__name__] = run, (workers, threads)
         return run
@@ -45,7 +43,6 @@ def on(workers: int, threads: int) -> Callable[..., Any]:
 
 
 def sleeps(number: int, seconds: float) -> int:
-    """Sleep, as if for a service."""
     time.sleep(seconds)
     return number
 
@@ -128,7 +125,6 @@ def _size(size: tuple[int, int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", metavar="NAME")
     parser.add_argument("--times", type=int, default=3)
