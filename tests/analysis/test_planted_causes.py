@@ -1,12 +1,20 @@
-"""In real runs, a planted fault is named first, apart from effects of the machine and planting."""
+"""In real runs, a planted fault is named first, apart from effects of the machine and planting.
 
+Pipelines sleep, so that their faults also show on a busy machine. Tasks and client measure whether
+the fault occurred, independently of the trace.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from clusters import client_of
-from distributed import Client
-from planted_pipelines import FAULTS, Pipeline
+from distributed import Client, Future, get_worker
 from refuters import refute
 
 import dasfprof
@@ -27,6 +35,71 @@ OF_THE_MACHINE = {
 
 
 client = client_of(2, 2, memory_limit=0)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Pipeline with a fault, and its cluster."""
+
+    #: Runs the pipeline, and returns whether the fault occurred.
+    run: Callable[[Client], bool]
+    #: Rules that name the fault.
+    rules: tuple[str, ...]
+    #: Function with the fault.
+    function: str
+
+
+def nap(seconds: float, *inputs: object) -> float:
+    begin = time.perf_counter()
+    time.sleep(seconds)
+    return time.perf_counter() - begin
+
+
+def naps(client: Client, name: str, seconds: Sequence[float], inputs: Any = ()) -> list[Future]:
+    """Submit tasks that sleep for these seconds, with priorities in this order."""
+    given = [[x] for x in inputs] or [[] for _ in seconds]
+    return [
+        client.submit(nap, length, *needed, key=f"{name}-{number}", priority=-number)
+        for number, (length, needed) in enumerate(zip(seconds, given, strict=True))
+    ]
+
+
+def slow_function(client: Client) -> bool:
+    loaded = naps(client, "load", [0.02] * 20)
+    changed = naps(client, "transform", [0.4] * 20, loaded)
+    saved = naps(client, "save", [0.02] * 20, changed)
+    client.gather(saved)
+    slow, others = sum(client.gather(changed)), sum(client.gather([*loaded, *saved]))
+    return slow > 2 * others
+
+
+def serial_chain(client: Client) -> bool:
+    begin = time.perf_counter()
+    loaded = naps(client, "load", [0.05] * 12)
+    chain = [client.submit(nap, 0.3, *loaded, key="step-0")]
+    for number in range(1, 10):
+        chain.append(client.submit(nap, 0.3, chain[-1], key=f"step-{number}"))
+    alone = sum(client.gather(chain))
+    return alone > 0.5 * (time.perf_counter() - begin)
+
+
+def work(seconds: float) -> tuple[bool, float]:
+    """Sleep, three times as long on the first worker, and return whether it is that worker."""
+    is_slow = get_worker().name == 0
+    return is_slow, nap(3 * seconds if is_slow else seconds)
+
+
+def slow_worker(client: Client) -> bool:
+    done = client.gather([client.submit(work, 0.05, key=f"work-{n}") for n in range(64)])
+    slow, others = ([taken for there, taken in done if there is at] for at in (True, False))
+    return np.median(slow) > 2 * np.median(others)
+
+
+FAULTS: dict[str, Pipeline] = {
+    "a slow function": Pipeline(slow_function, ("dominant-function", "blocked-tasks"), "transform"),
+    "a serial chain": Pipeline(serial_chain, ("serial-chain",), "step"),
+    "a slow worker": Pipeline(slow_worker, ("slow-worker",), "work"),
+}
 
 
 def diagnosed(client: Client, pipeline: Pipeline, directory: Path) -> pd.DataFrame:
@@ -55,7 +128,7 @@ def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
     """Return whether the first finding, or one without seconds, names the fault of a pipeline."""
     looked_at = findings if UNSURE & set(pipeline.rules) else findings.head(1)
     return any(
-        row["Rule"] in pipeline.rules and pipeline.function in (None, row["Function"])
+        row["Rule"] in pipeline.rules and pipeline.function == row["Function"]
         for row in looked_at.to_dict("records")
     )
 

@@ -17,7 +17,7 @@ STACKS = [
     (T, 0, [["nearest", WORK, 41]], -1),
     (T, 1, [["norm", f"{SITE}/numpy/linalg/_linalg.py", 2800]], 0),
     (T, 2, [["nearest", WORK, 43]], -1),
-    (T, 3, [[HOSTILE, "/home/me/\x1bevil.py", 7]], -1),
+    (T, 3, [[HOSTILE, "/home/me/\x1bevil\udcff.py", 7]], -1),
     (T, 4, [["_run", "/lib/python3.12/asyncio/events.py", 80], ["plug", "/home/me/p.py", 3]], -1),
 ]
 

@@ -42,7 +42,7 @@ def test_calls_and_how_they_were_spent(page: OpenedPage, analyser: TraceAnalyser
     (norm,) = (title for title in shown.values() if title.startswith("norm "))
     assert norm.endswith(": 1.5 s, 35.3 %; 100 % computing")
     (hostile,) = (title for title in shown.values() if title.startswith(f"{HOSTILE} ("))
-    assert "\\x1bevil.py" in hostile
+    assert "\\x1bevil\\udcff.py" in hostile
     assert hostile.endswith("computing or waiting: unknown")
     # The texture distinguishes them: the waiting part is hatched, and its width is its fraction.
     first = page.tab.locator("#flame button").first
