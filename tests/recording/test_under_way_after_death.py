@@ -3,7 +3,6 @@
 import signal
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,6 @@ SCRIPT = """
             rest = client.map(lambda i, _: i, range(50), _=future, key="rest")
             future.result()
 """
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(tmp_path)
-    yield started
-    started.end()
 
 
 def last(source: Any, plugin: str, name: str, **wanted: Any) -> dict[str, Any] | None:
