@@ -17,7 +17,7 @@ client = client_of(1, processes=False)
 
 
 @pytest.fixture
-def run(client: Client, tmp_path: Path) -> dasfprof.recording.ProfiledRun:
+def run(client: Client, tmp_path: Path) -> dasfprof.ProfiledRun:
     options = {"directory": tmp_path / "traces", "add_time_suffix": False}
     with dasfprof.profile(client, "few", **options) as it:
         client.submit(abs, -1, pure=False).result()
@@ -40,7 +40,7 @@ def test_the_handle(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_large_report_is_linked(
-    run: dasfprof.recording.ProfiledRun, monkeypatch: pytest.MonkeyPatch
+    run: dasfprof.ProfiledRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = show(run)
     assert shown.report == run.directory / "few.html"
@@ -55,7 +55,7 @@ def test_a_large_report_is_linked(
 
 
 def test_any_run_can_be_shown(
-    run: dasfprof.recording.ProfiledRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: dasfprof.ProfiledRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for source in (run.directory, run.database(), run.analyser()):
