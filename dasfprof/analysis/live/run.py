@@ -12,6 +12,7 @@ from typing import Any
 from dasfprof.analysis.live.progress import LONG_SECONDS, Progress
 from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
+from dasfprof.analysis.trace.under_way import joined_frames
 from dasfprof.analysis.under_way.state import (
     ClusterState,
     TaskUnderWay,
@@ -82,7 +83,6 @@ class RunFiles:
     def __init__(self, source: Source) -> None:
         paths = _find(source)
         self._files: dict[Path, FollowedFile] = {path: FollowedFile(path) for path in paths}
-        self.read_headers()
         #: Files in the directory that belong to other runs.
         self._others: set[Path] = set()
         alone = isinstance(source, str | os.PathLike) and Path(source).is_file()
@@ -90,6 +90,7 @@ class RunFiles:
         self._uuid: str | None = None
         self._checked = -_CHECK_INTERVAL
         self._writers: dict[Path, Writer] = {}
+        self.update()
 
     def __iter__(self) -> Iterator[FollowedFile]:
         return iter(sorted(self._files.values(), key=lambda file: file.path))
@@ -100,14 +101,10 @@ class RunFiles:
         names = [str(file.header["run"]) for file in self if file.header.get("run")]
         return names[0] if names else next((path.stem for path in self._files), "run")
 
-    def read_headers(self) -> None:
-        """Read headers that were incomplete until now."""
-        # The order of files depends on headers.
+    def update(self) -> None:
+        """Read headers that were incomplete until now, and find new files of the run."""
         for file in self._files.values():
             file.read_header()
-
-    def find_new(self) -> None:
-        """Find files that processes of the run have created since the last call."""
         self._uuid = self._uuid or next(
             (str(file.header["run_uuid"]) for file in self if "run_uuid" in file.header), None
         )
@@ -209,8 +206,7 @@ class LiveRun:
 
     def read(self) -> RunState:
         """Read events that were appended since the last call, and return the run's state."""
-        self._files.read_headers()
-        self._files.find_new()
+        self._files.update()
         for file in self._files:
             batches = [batch for batch in file.read(_WANTED) if batch.rows]
             self._sent.add(functions_in(batches))
@@ -299,7 +295,8 @@ class LiveRun:
             for key in set(map(str, row.get("keys") or ())) & tasks.rows.keys():
                 task = tasks.rows[key]
                 if now - task["since"] > LONG_SECONDS:
-                    stack = stack_of(self._sent.in_frames(tasks.frames(task["stack"])))
+                    frames, _ = joined_frames(tasks.stacks, task["stack"])
+                    stack = stack_of(self._sent.in_frames(frames))
                     yield TaskUnderWay.from_row(task, now, str(row.get("name")), stack)
 
 
@@ -309,7 +306,8 @@ class WorkerTasks:
     def __init__(self) -> None:
         #: Tasks by the text of their keys.
         self.rows: dict[str, dict[str, Any]] = {}
-        self._stacks: dict[int, tuple[int, Any]] = {}
+        #: Parent and further frames of each stack. See `joined_frames`.
+        self.stacks: dict[int, tuple[Any, Any]] = {}
 
     def append(self, batches: Sequence[Batch]) -> None:
         """Add events that were appended to the file of the worker."""
@@ -317,7 +315,7 @@ class WorkerTasks:
             if batch.name == STACK.name:
                 columns = (_column(batch, name) for name in _WANTED[STACK.name])
                 for number, frames, parent in zip(*columns, strict=True):
-                    self._stacks[number] = parent, frames
+                    self.stacks[number] = parent, frames
             elif batch.name == TASK_UNDER_WAY.name:
                 names = _WANTED[TASK_UNDER_WAY.name]
                 times = batch.fields["timestamp"].to_list()
@@ -331,17 +329,8 @@ class WorkerTasks:
         self.rows = {
             key: task for key, task in self.rows.items() if newest - task["seen"] < _FORGOTTEN
         }
-        if len(self._stacks) > _MAX_STACKS:
-            self._stacks.clear()
-
-    def frames(self, number: int) -> list[Any]:
-        """Return the frames of a stack, outermost first."""
-        frames: list[Any] = []
-        while number in self._stacks:
-            parent, inner = self._stacks[number]
-            frames = [*(inner or ()), *frames]
-            number = parent if parent is not None and parent < number else -1
-        return frames
+        if len(self.stacks) > _MAX_STACKS:
+            self.stacks.clear()
 
 
 def _worker_of(file: FollowedFile) -> Mapping[str, Any]:

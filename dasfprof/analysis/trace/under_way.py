@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -56,39 +57,20 @@ class StackNumbers:
         return replace(batch, args={**batch.args, **new}) if new else batch
 
 
-class JoinedStacks:
-    """Joins stacks from parts: a stack consists of a parent stack and further frames."""
+def joined_frames(
+    parts: Mapping[int, tuple[Any, Any]], number: int
+) -> tuple[tuple[Any, ...], bool]:
+    """Return the frames of a stack, outermost first, and whether all parts of it are known.
 
-    def __init__(self, columns: Columns) -> None:
-        parts = zip(columns["parent"].tolist(), columns["frames"], strict=True)
-        self._parts = dict(zip(columns["number"].tolist(), parts, strict=True))
-        self._joined: dict[int, tuple[Any, ...]] = {-1: ()}
-
-    def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
-        """Return, for each numbered stack, its index in a list of distinct stacks, and the list.
-
-        The index is -1 if a part of the stack is not in the file.
-        """
-        rows: dict[tuple[Any, ...], int] = {}
-        places = [
-            rows.setdefault(frames, len(rows)) if (frames := self._frames(number)) else -1
-            for number in numbers.tolist()
-        ]
-        return np.array(places, dtype=np.int64), list(rows)
-
-    def _frames(self, number: int) -> tuple[Any, ...]:
-        pending = []
-        while number not in self._joined:
-            if number not in self._parts:
-                return ()
-            parent, frames = self._parts[number]
-            pending.append((number, frames))
-            # In a damaged file, a stack may be its own parent.
-            number = parent if parent < number else -1
-        joined = self._joined[number]
-        for number, frames in reversed(pending):
-            joined = self._joined[number] = (*joined, *(frames if type(frames) is tuple else ()))
-        return joined
+    `parts` contains the number of the parent stack and the further frames of each numbered stack.
+    """
+    pieces = []
+    while number in parts:
+        parent, frames = parts[number]
+        pieces.append(frames if isinstance(frames, list | tuple) else ())
+        # In a damaged file, a stack may be its own parent.
+        number = parent if parent is not None and parent < number else -1
+    return tuple(chain.from_iterable(reversed(pieces))), number == -1
 
 
 class UnderWayTables:
@@ -107,12 +89,19 @@ class UnderWayTables:
     ) -> None:
         self._facts, self._ids = facts, key_ids
         used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
-        stacks = JoinedStacks(columns.pop(STACK.name))
+        recorded = columns.pop(STACK.name)
+        pairs = zip(recorded["parent"].tolist(), recorded["frames"], strict=True)
+        parts = dict(zip(recorded["number"].tolist(), pairs, strict=True))
         #: Numbers of stacks in events, and the row of each of them in `stacks`.
         self._numbers = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
-        self._rows, frames = stacks.distinct(self._numbers)
+        self._rows = np.full(len(self._numbers), -1, dtype=np.int64)
+        rows: dict[tuple[Any, ...], int] = {}
+        for place, number in enumerate(self._numbers.tolist()):
+            frames, is_complete = joined_frames(parts, number)
+            if frames and is_complete:
+                self._rows[place] = rows.setdefault(frames, len(rows))
         #: The distinct stacks. See `Trace.stacks`.
-        self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
+        self.stacks = pd.DataFrame({"frames": pd.Series(list(rows), dtype=object)})
 
     def complete(self, event: str, columns: Columns) -> None:
         """Replace stacks in `columns` by rows of `stacks`, and lists of keys by tuples of key ids.
