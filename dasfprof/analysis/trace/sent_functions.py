@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,30 +35,23 @@ class SentFunctions:
     """
 
     def __init__(self, sent: Iterable[Mapping[Any, Any]] = ()) -> None:
-        self._spans: dict[str, list[tuple[int, int, str]]] = {}
-        #: Files by the unqualified name and the first line of a function, which are known in every
-        #: version of Python.
-        self._functions: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
+        #: The functions by their unqualified names, which are known in every version of Python.
+        self._sent: defaultdict[str, list[Mapping[Any, Any]]] = defaultdict(list)
         self.add(sent)
 
     def add(self, sent: Iterable[Mapping[Any, Any]]) -> None:
         """Add functions that the client sent."""
         for row in sent:
-            name, first = str(row["function"]), int(row["line"])
             if isinstance(row["file"], str):
-                self._functions.setdefault((_unqualified(name), first), {}).setdefault(
-                    row["file"], row
-                )
-                span = first, int(row["last"]), row["file"]
-                self._spans.setdefault(_unqualified(name), []).append(span)
+                self._sent[_unqualified(str(row["function"]))].append(row)
 
     def file(self, function: str, line: int) -> str:
         """Return the source file of a function pickled by value, or `DYNAMIC` if it is not certain.
 
         `line` is the number of any line of the function.
         """
-        spans = self._spans.get(_unqualified(function), ())
-        files = {file for first, last, file in spans if first <= line <= last}
+        sent = self._sent.get(_unqualified(function), ())
+        files = {row["file"] for row in sent if row["line"] <= line <= row["last"]}
         return files.pop() if len(files) == 1 else DYNAMIC
 
     def in_frames(self, frames: Iterable[Any]) -> tuple[Any, ...]:
@@ -79,7 +73,7 @@ class SentFunctions:
 
     def mend(self, tables: dict[str, pd.DataFrame]) -> None:
         """Replace `DYNAMIC` by known file names in the tables of a `Trace`."""
-        if not self._spans:
+        if not self._sent:
             return
         stacks = tables["stacks"]
         stacks["frames"] = pd.Series(list(map(self.in_frames, stacks["frames"])), dtype=object)
@@ -95,14 +89,12 @@ class SentFunctions:
         code = tables["function_code"]
         rows = code[["function", "line", "file", "source", "missing"]].astype(object)
         for place, (function, line, file, *_) in enumerate(rows.itertuples(index=False)):
-            named = (
-                self._functions.get((_unqualified(str(function)), line), {})
-                if file == DYNAMIC
-                else {}
-            )
+            sent = self._sent.get(_unqualified(str(function)), ()) if file == DYNAMIC else ()
+            # The first row of each file.
+            named = {row["file"]: row for row in reversed(sent) if row["line"] == line}
             if len(named) == 1:
-                (sent,) = named.values()
-                rows.iloc[place, 2:] = [sent[name] for name in ("file", "source", "missing")]
+                (row,) = named.values()
+                rows.iloc[place, 2:] = [row[name] for name in ("file", "source", "missing")]
         for name in ("file", "source", "missing"):
             code[name] = rows[name].astype("category")
 
