@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from pathlib import PurePath
 
@@ -47,19 +46,6 @@ _LIBRARY = ["library", "library_line", "library_code"]
 
 def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
     """Return the distinct lines (see `Trace.lines`), and the row of each line id in this table."""
-    return _distinct(noted) if len(noted["id"]) else (_no_lines().copy(), {})
-
-
-@cache
-def _no_lines() -> pd.DataFrame:
-    numbers = ("id", "line", "library_line")
-    texts = {*_FACTS, *_LIBRARY} - {"number", "library_line"}
-    noted: Columns = {name: np.empty(0, np.int64) for name in numbers}
-    noted |= {name: np.empty(0, object) for name in sorted(texts)}
-    return _distinct(noted)[0]
-
-
-def _distinct(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
     table = pd.DataFrame(
         {name: pd.Series(np.asarray(noted[name]), dtype=object) for name in noted}
         | {"id": noted["id"], "number": noted["line"], "library_line": noted["library_line"]}
