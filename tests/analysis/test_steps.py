@@ -18,7 +18,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.ranking import located
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.trace.steps import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.trace.steps import KeyLayers, LayerSteps, inherited_steps
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 
 T = 1.7e9
@@ -141,11 +141,11 @@ def test_identities_of_layers_and_of_keys_of_fused_tasks() -> None:
     layers = [f"mul-{token}", f"inc-{uuid}", "mine", "mine-3", "other-3"]
     keys = [(f"add-mul-{token}", 0, 1), f"add-mul-{token}", f"inc-{uuid}", ("mine", 0), "mine"]
     keys += [("mine-3", 1), "mine-3", "mine-4", ("mine-4", 0), ("unknown", 0), 17, f"x-{uuid}-3"]
-    names = LayerNames()
-    known = names.identities(key_table(layers), new=True).tolist()
+    identities = KeyLayers(key_table(layers), key_table(keys))
+    known = identities.of_layers.tolist()
     assert known[0] == known[1] > 0  # the same digits
     assert len(set(known[1:])) == 4
-    found = names.identities(key_table(keys)).tolist()
+    found = identities.of_keys.tolist()
     expected = [known[0]] * 3 + [known[2]] * 2 + [known[3]] * 2
     assert found[:7] == expected
     assert not set(found[7:]) & set(known)

@@ -30,13 +30,19 @@ _TIME_BITS = 40
 _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
-class LayerNames:
-    """Integers that identify graph layers: the hash in a layer's name, or else a running number."""
+class KeyLayers:
+    """The identities of layers, and for each key the identity of its layer.
 
-    def __init__(self) -> None:
+    An identity is the hash in the layer's name, or else a running number.
+    """
+
+    def __init__(self, layers: KeyTable, keys: KeyTable) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
+        self.of_layers = self._identities(layers, new=True)
+        nothing = np.broadcast_to(np.uint64(0), len(keys))
+        self.of_keys = self._identities(keys) if len(self.of_layers) else nothing
 
-    def identities(self, table: KeyTable, *, new: bool = False) -> Array:
+    def _identities(self, table: KeyTable, *, new: bool = False) -> Array:
         """Return the identity of the layer of each key, or 0 if it is unknown.
 
         Parameters
@@ -243,16 +249,6 @@ class RunGraphs:
         graph = np.full(len(ids), -1, dtype=np.int32)
         graph[known] = self._of_stimulus[ids[known]]
         return graph
-
-
-class KeyLayers:
-    """The identities of layers, and for each key the identity of its layer."""
-
-    def __init__(self, layers: KeyTable, keys: KeyTable) -> None:
-        names = LayerNames()
-        self.of_layers = names.identities(layers, new=True)
-        nothing = np.broadcast_to(np.uint64(0), len(keys))
-        self.of_keys = names.identities(keys) if len(self.of_layers) else nothing
 
 
 # The step of a task run is the first known of these: the step that built its graph layer; the step
