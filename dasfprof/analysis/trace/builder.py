@@ -86,10 +86,10 @@ class TraceBuilder:
         ids = [register.id_of_address(str(text)) for text in addresses.categories]
         dropped["worker_id"] = np.array(ids, dtype=np.int64)[addresses.codes.to_numpy()]
         processes = tables["host_processes"]
-        hosts = register.host_of(processes["worker_id"].to_numpy())
+        hosts = register.names_of(processes["worker_id"].to_numpy(), "host")
         tables["host_processes"] = with_owners(processes, hosts, reader.processes)
-        codes = register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
-        tables["samples"] = with_host_readings(tables["samples"], codes)
+        hosts = register.names_of(tables["samples"]["worker_id"].to_numpy(), "host")
+        tables["samples"] = with_host_readings(tables["samples"], hosts.codes)
         tables["call_profiles"] = call_profiles(tables["call_profiles"], reader.profile_directories)
         moved = reader.facts["Transfer"].list_items("keys", self._ids)
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
@@ -136,14 +136,18 @@ class TraceBuilder:
             "transfer_keys": (tables["transfers"]["keys"].to_numpy(), items["transfers"]),
             "run": runs.pop() if len(runs) == 1 else None,
             "surroundings": self._surroundings,
-            "knows_serialising": register.know_serialising(),
+            # Whether all workers could record slow serializing, even if none occurred.
+            "knows_serialising": all(
+                worker.serialising for worker in register.workers if worker.kind == "worker"
+            ),
             "knows_releases": any(header.get("releases") is True for header in headers),
         }
 
     def _align_clocks(self) -> None:
         """Convert timestamps that count from boot, as DASF recorded them, to Unix time."""
         samples = self._columns["Resource Usage"]
-        hosts, codes = self._register.hosts()
+        of_workers = self._register.names_of(np.arange(len(self._register.workers)), "host")
+        hosts, codes = list(of_workers.categories), of_workers.codes
         of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
         timed = {hosts[code] for code in np.unique(of_samples[np.isfinite(unix)]).tolist()}
         boots = boot_times(of_samples, samples["timestamp"], unix, len(hosts))

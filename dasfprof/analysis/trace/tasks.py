@@ -175,8 +175,8 @@ def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.Da
     """Return task runs as a table that also contains the names of hosts, workers and functions."""
     codes, names = keys.functions()
     named = {
-        "host": register.host_of(runs["worker_id"]),
-        "worker": register.label_of(runs["worker_id"]),
+        "host": register.names_of(runs["worker_id"], "host"),
+        "worker": register.names_of(runs["worker_id"], "label"),
         "function": make_categorical(codes[runs["key_id"]], names),
     }
     return pd.DataFrame({**{name: runs[name] for name in _IDENTITY}, **named, **runs}, copy=False)

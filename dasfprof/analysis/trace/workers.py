@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -98,9 +98,9 @@ class Worker:
 
     def add_process(self, header: dict[str, Any]) -> None:
         """Add facts about the worker's process, from the header of a file that it wrote."""
-        pid = header.get("pid")
+        pid, job = header.get("pid"), header.get("job")
         self.boot_id, self.pid = header.get("boot_id"), pid if isinstance(pid, int) else None
-        self.job = job_in(header)
+        self.job = {str(x): str(job[x]) for x in job} if isinstance(job, dict) else None
 
 
 #: Fields of `Worker` that are columns of `Trace.workers`.
@@ -165,10 +165,6 @@ class WorkerRegister:
         worker.serialising |= header.get("serialising") is True
         return number
 
-    def know_serialising(self) -> bool:
-        """Return whether all workers could record slow serializing, even if none occurred."""
-        return all(worker.serialising for worker in self.workers if worker.kind == "worker")
-
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
         """Return the worker id of each row of a batch.
 
@@ -193,19 +189,11 @@ class WorkerRegister:
                 return owner
         return self.id_of(host, label)
 
-    def hosts(self) -> tuple[list[str], Array]:
-        """Return the distinct hosts, and the index of each worker's host."""
-        names = [worker.host for worker in self.workers]
-        hosts = _categorical(names, np.arange(len(names)))
-        return list(hosts.categories), hosts.codes
-
-    def host_of(self, ids: Array) -> pd.Categorical:
-        """Return the host of each worker id."""
-        return _categorical([worker.host for worker in self.workers], ids)
-
-    def label_of(self, ids: Array) -> pd.Categorical:
-        """Return the label of each worker id."""
-        return _categorical([worker.label for worker in self.workers], ids)
+    def names_of(self, ids: Array, name: Literal["host", "label"]) -> pd.Categorical:
+        """Return the host or the label of each worker id, which is NA for the id -1."""
+        names = np.array([getattr(worker, name) for worker in self.workers], dtype=object)
+        codes, distinct = pd.factorize(names)
+        return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(distinct))
 
     def name_hosts(self) -> None:
         """Set the hosts of workers without files, as far as these hosts are known."""
@@ -239,20 +227,6 @@ class WorkerRegister:
             for name, kind in types.items()
         }
         return pd.DataFrame(table).rename_axis(index="worker_id")
-
-
-def job_in(header: dict[str, Any]) -> dict[str, str] | None:
-    """Return the environment variables in a file's header that identify the job, or None."""
-    job = header.get("job")
-    if not isinstance(job, dict):
-        return None
-    return {str(name): str(value) for name, value in job.items()}
-
-
-def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
-    """Return ``texts[ids]`` as a Categorical with one category per distinct text, and NA for -1."""
-    codes, names = pd.factorize(np.array(texts, dtype=object))
-    return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(names))
 
 
 def _entries(column: Column | None) -> tuple[list[str], Array]:
