@@ -33,6 +33,7 @@ from dasfprof.analysis.run.task_runs import (
     open_runs,
     to_ticks,
 )
+from dasfprof.analysis.trace.columns import rows_of
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
@@ -307,8 +308,8 @@ class Extent:
         early = [nothing] * min(index + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
-    def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Store facts about the full run in `run`, and return `run`.
+    def _known(self, run: Run, bounds: Bounds | None) -> None:
+        """Store facts about the full run in `run`.
 
         `bounds` is the result of `message_bounds`. Facts that are not known yet are left out.
         """
@@ -323,7 +324,6 @@ class Extent:
             live_at_counts.set_result(run, self.live)
             most_slots.set_result(run, self.most)
             find_run_end.set_result(run, self.run_end)
-        return run
 
     def _with_early(self, around: Run, until: float, index: int) -> Run:
         """Add the task runs of later windows that arrived before `until`."""
@@ -360,17 +360,12 @@ def _taken(run: Run, window: Window, *, sent: bool = False) -> Run:
     masks = map(window.has, begins_of(run, sent=sent))
     names = ("tasks", "scheduler_only", "transfers")
     tables = {
-        name: _rows(getattr(run, name), mask) for name, mask in zip(names, masks, strict=True)
+        name: rows_of(getattr(run, name), mask) for name, mask in zip(names, masks, strict=True)
     }
     rows, others = open_runs(run)
     opened = window.has(run.task_runs["start"].to_numpy()[len(run.tasks) :])
     remaining = window.has(scheduler_begins(others, "sent" if sent else "known"))
-    return _with_tables(run, tables, OpenRuns(_rows(rows, opened), _rows(others, remaining)))
-
-
-def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
-    """Return the rows of a table that the mask selects."""
-    return table if mask.all() else table[mask].reset_index(drop=True)
+    return _with_tables(run, tables, OpenRuns(rows_of(rows, opened), rows_of(others, remaining)))
 
 
 def _with_tables(run: Run, tables: dict[str, Any], unfinished: OpenRuns) -> Run:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.columns import Columns, make_categorical
+from dasfprof.analysis.trace.columns import Columns, make_categorical, rows_of
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.steps import RunGraphs
 from dasfprof.database.columns import Array
@@ -147,11 +147,6 @@ class ClientLookup:
 Tables = dict[str, pd.DataFrame]
 
 _RUNS = ("tasks", "scheduler_only")
-#: Result of `thread_ranges` without task runs.
-_NO_RANGES = pd.DataFrame(
-    {"worker_id": np.empty(0, np.int64), "begin": np.empty(0), "end": np.empty(0)}
-    | {"by_worker": np.empty(0, bool)}
-)
 
 
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
@@ -163,25 +158,20 @@ def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
     only = only[(only["worker_id"] >= 0).to_numpy()]
     until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
     stop = tasks["start"] + tasks["duration"]
-    ranges = [
-        pd.DataFrame({"worker_id": worker, "begin": begin, "end": end, "by_worker": by_worker})
-        for worker, begin, end, by_worker in (
-            (
-                tasks["worker_id"],
-                tasks["executing"].fillna(tasks["start"]),
-                tasks[["done", "seceded"]].min(axis=1).fillna(stop),
-                True,
-            ),
-            (
-                only["worker_id"],
-                only["scheduler_start"].where(only["lost"], only["sent"]),
-                only["scheduler_stop"].where(only["lost"], until),
-                False,
-            ),
-        )
-    ]
+    by_worker = {
+        "worker_id": tasks["worker_id"],
+        "begin": tasks["executing"].fillna(tasks["start"]),
+        "end": tasks[["done", "seceded"]].min(axis=1).fillna(stop),
+    }
+    by_scheduler = {
+        "worker_id": only["worker_id"],
+        "begin": only["scheduler_start"].where(only["lost"], only["sent"]),
+        "end": only["scheduler_stop"].where(only["lost"], until),
+    }
     types = {"worker_id": np.int64, "begin": float, "end": float}
-    return pd.concat([table.astype(types) for table in ranges], ignore_index=True)
+    ranges = [pd.DataFrame(each).astype(types) for each in (by_worker, by_scheduler)]
+    sources = np.repeat([True, False], [len(tasks), len(only)])
+    return pd.concat(ranges, ignore_index=True).assign(by_worker=sources)
 
 
 def without_others(
@@ -213,8 +203,6 @@ def without_others(
         others = {
             name: mask | ~selected.has(tables[name]["client"]) for name, mask in others.items()
         }
-    if selected is None and not any(mask.any() for mask in others.values()):
-        return _NO_RANGES
     ranges = thread_ranges(*(tables[name][others[name]] for name in _RUNS))
     if not len(ranges) and selected is None:
         return ranges
@@ -224,7 +212,7 @@ def without_others(
         for name in _RUNS:
             foreign[tables[name]["key_id"].to_numpy()[others[name] == is_other]] = is_other
     samples, removed = tables["task_samples"], tables["tasks"][others["tasks"]]
-    tables["task_samples"] = _rows(samples, ~_within(samples, removed))
+    tables["task_samples"] = rows_of(samples, ~_within(samples, removed))
     counts = np.maximum(items["lengths"], 0)
     items["dependencies"] = items["dependencies"][np.repeat(~others["tasks"], counts)]
     items["lengths"] = items["lengths"][~others["tasks"]]
@@ -233,24 +221,20 @@ def without_others(
     mine = np.bincount(of_row, ~foreign[items["transfers"]], minlength=len(counts)) > 0
     mine |= (counts == 0) & (selected is None)
     items["transfers"] = items["transfers"][np.repeat(mine, counts)]
-    tables["transfers"] = _rows(tables["transfers"], mine)
+    tables["transfers"] = rows_of(tables["transfers"], mine)
     theirs = np.setdiff1d(function[foreign[:-1]], function[~foreign[:-1]])
     hidden = {names[code] for code in theirs.tolist()}
     for name, table in tables.items():
         if name in _RUNS:
-            tables[name] = _rows(table, ~others[name])
+            tables[name] = rows_of(table, ~others[name])
         elif "key_id" in table or "key" in table:
             key_ids = table["key_id" if "key_id" in table else "key"].to_numpy(dtype=np.int64)
-            tables[name] = _rows(table, ~foreign[key_ids])
+            tables[name] = rows_of(table, ~foreign[key_ids])
         elif name in ("function_code", "call_profiles"):
-            tables[name] = _rows(table, ~table["name"].isin(hidden).to_numpy())
+            tables[name] = rows_of(table, ~table["name"].isin(hidden).to_numpy())
     if selected is not None:
         selected.narrow(tables, hidden)
     return ranges
-
-
-def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
-    return table if mask.all() else table[mask].reset_index(drop=True)
 
 
 def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
@@ -297,7 +281,7 @@ class Selected:
             "cluster_changes": not_cancelled | self._are_mine(changes["who"]),
         }
         for name, mask in masks.items():
-            tables[name] = _rows(tables[name], mask)
+            tables[name] = rows_of(tables[name], mask)
         if len(states):
             rows = [
                 narrowed(row, lambda name: name not in hidden, self._is_mine)

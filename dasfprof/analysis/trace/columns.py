@@ -255,6 +255,11 @@ def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
     return {name: column.iloc[row] for name, column in table.items()}
 
 
+def rows_of(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
+    """Return the rows of a table that a mask selects."""
+    return table if mask.all() else table[mask].reset_index(drop=True)
+
+
 def to_numbers(column: Column) -> Array:
     """Return a column as numbers, with NaN for values that are not numbers."""
     if isinstance(column, NumberColumn):
