@@ -59,7 +59,8 @@ class UserEvents:
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []
-        self._file = 0
+        #: Number of the file to which events belong that are added next.
+        self.file = 0
 
     def add(self, batch: Batch) -> None:
         """Add the events of a batch."""
@@ -78,14 +79,10 @@ class UserEvents:
             "process": _texts(batch, "process_id"),
             "thread": _texts(batch, "thread_id"),
             "args": pd.Series(args or [{}] * batch.rows, dtype=object),
-            "file": self._file,
+            "file": self.file,
             "sequence": batch.sequence,
         }
         self._parts.append(pd.DataFrame(part))
-
-    def end_of_file(self) -> None:
-        """Mark the end of a file, so that events that are added later belong to another file."""
-        self._file += 1
 
     def table(self) -> pd.DataFrame:
         """Return all events, sorted by file and then by order of recording (see `Trace.events`)."""
@@ -257,7 +254,7 @@ class TraceReader:
             else:
                 for batch in database.batches():
                     self._add(batch, None, of_user=True)
-            self.user_events.end_of_file()
+            self.user_events.file += 1
         self._note_unclosed()
         self._note_missing_files()
 
@@ -385,20 +382,17 @@ class TraceReader:
 
     def _note_missing(self, header: dict[str, Any]) -> None:
         """Add notes about what the recorded version of Dask or the system does not provide."""
-        missing = header.get("missing")
+        missing, notes = header.get("missing"), list[Note]()
         for path, loss in missing.items() if isinstance(missing, dict) else ():
             text = f"The recorded version of Dask has no {path}, which the recorder uses: {loss}."
-            self._note_once(Note("missing-hook", str(path), text))
+            notes.append(Note("missing-hook", str(path), text))
         lacking = header.get("system_lacks")
         if isinstance(lacking, list | tuple) and lacking:
             name = clean(header.get("system"))
             facts = "; ".join(map(clean, lacking))
             text = f"It was recorded on {name}, which does not report these values: {facts}."
-            self._note_once(Note("system", name, text))
-
-    def _note_once(self, note: Note) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
+            notes.append(Note("system", name, text))
+        self.notes += [note for note in notes if note not in self.notes]
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
