@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.numeric.significance import CERTAIN, holm, mann_whitney_p, welch_p
 from dasfprof.analysis.run import Run
 
@@ -110,14 +110,11 @@ def _by_name(traces: Sequence[Run], by: By) -> dict[str, list[pd.DataFrame]]:
     """
     by_name: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
-        tasks, column = trace.tasks, trace.tasks["function"].cat
-        codes, names = column.codes.to_numpy(), list(column.categories)
-        if by == "step":
-            codes, names = step_groups(tasks)
+        tasks, (codes, names) = trace.tasks, groups_by(by, trace.tasks)
         runs = tasks[_TAKEN[:-1]].astype(float).assign(held=memory_of_runs(trace).highest)
         succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
         known = runs[succeeded].replace([np.inf, -np.inf], np.nan)
-        of = pd.Categorical.from_codes(codes[succeeded], pd.Index(list(names), dtype=object))
+        of = pd.Categorical.from_codes(codes[succeeded], pd.Index(names, dtype=object))
         for name, group in known.groupby(pd.CategoricalIndex(of), observed=True):
             by_name.setdefault(str(name), []).append(group)
     return by_name

@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.comparison.functions import By
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import By as Place
@@ -65,7 +65,7 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
     The sum is the wall time from the first submission to the last known finish.
     """
-    segments, slots = path_segments(trace), trace.slots
+    segments = path_segments(trace)
     kinds, seconds = [segments.kind], [segments.length]
     labels = [KINDS[kind][0] for kind in SegmentKind]
     # If some runs do not distinguish categories, the same time would have different names in the
@@ -76,10 +76,7 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     if not evidence.scheduler:
         for kind in (SegmentKind.CLIENT, SegmentKind.SCHEDULER):
             labels[kind] = KINDS[SegmentKind.UNKNOWN][0]
-    if by == "step":
-        codes, names = step_groups(trace.tasks, trace.unseen)
-    else:
-        codes, names = slots.function, slots.functions
+    codes, names = groups_by(by, trace.tasks, trace.unseen)
     of_segments = np.tile(codes[segments.rows], len(kinds))
     return _summed(labels, names, np.concatenate(kinds), of_segments, np.concatenate(seconds))
 
@@ -173,17 +170,12 @@ def _mean(runs: Sequence[Parts]) -> Parts:
 
 def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd.DataFrame:
     """Return a table of lines, functions or libraries. See `RunComparison.hot_lines`."""
-    sides = [_of_sampled(side) for side in (before, after)]
+    sides = [[run for run in side if len(run.task_samples)] for side in (before, after)]
     first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
     names = list(dict.fromkeys([*first, *second]))
     old, new = (np.array([side.get(x, 0.0) for x in names]) for side in (first, second))
     seconds = dict(zip(_SECONDS, (old, new, new - old), strict=True))
     return _largest_first(pd.DataFrame({**place_columns(names, by), **seconds}))
-
-
-def _of_sampled(side: Sequence[Run]) -> list[Run]:
-    """Return the runs of a group that have stack samples of tasks."""
-    return [trace for trace in side if len(trace.task_samples)]
 
 
 def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:

@@ -69,6 +69,16 @@ def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     return groups_of("client", NO_CLIENT, tables)
 
 
+def groups_by(by: str, *tables: pd.DataFrame) -> tuple[Array, list[str]]:
+    """Return codes and names of the groups of task runs, for concatenated tables.
+
+    `by` is ``"function"``, ``"step"``, ``"line"`` or ``"client"``.
+    """
+    if by == "line":
+        return line_groups(*tables)
+    return groups_of(by, {"step": NO_STEP, "client": NO_CLIENT}.get(by, ""), tables)
+
+
 #: Labels of task runs whose line is unknown. Each label contains the reason.
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
 

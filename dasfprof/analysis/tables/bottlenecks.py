@@ -13,7 +13,7 @@ from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import RUNNING, integers, run_of_rows, text
+from dasfprof.analysis.tables.columns import RUNNING, codes_of, integers, run_of_rows, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array, repeated
 
@@ -231,14 +231,10 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
 
     Both are NaN for a step that is not recorded in any client's file.
     """
-    steps = run.steps
-    indices = {name: index for index, name in enumerate(names)}
-    codes = np.array([indices.get(step, -1) for step in steps["step"]], dtype=np.int64)
-    groups = Groups(codes, len(names))
-    duration = steps["duration"].to_numpy(dtype=float)
-    known = groups.sizes > 0
+    groups = Groups(codes_of(run.steps["step"], names), len(names))
+    duration = run.steps["duration"].to_numpy(dtype=float)
     seconds = np.where(groups.known(duration) > 0, groups.sum(duration), np.nan)
-    return np.where(known, groups.sizes, np.nan), seconds
+    return np.where(groups.sizes > 0, groups.sizes, np.nan), seconds
 
 
 def _distinct(codes: Array, values: Array, count: int) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,12 @@ def integers(numbers: Array) -> pd.Series:
     known = np.abs(rounded) <= _EXACT
     values = np.where(known, rounded, 0.0).astype(np.int64)
     return pd.Series(pd.arrays.IntegerArray(values, ~known))
+
+
+def codes_of(items: Iterable[Hashable], names: Sequence[Hashable]) -> Array:
+    """Return the index of each item in `names`, or -1 if it is not in them."""
+    indices = {name: index for index, name in enumerate(names)}
+    return np.array([indices.get(item, -1) for item in items], dtype=np.int64)
 
 
 def flags(values: Array, known: Array) -> pd.Series:

@@ -10,7 +10,7 @@ import pandas as pd
 from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.links import NAMES, find_predecessors
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import origin_columns, places_of, running_columns, text
@@ -134,15 +134,11 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
           or if not recorded
         - ``Meaning`` of the kind
     """
-    slots, segments = run.slots, path_segments(run)
-    if by == "step":
-        codes, names = step_groups(run.tasks, run.unseen)
-    else:
-        codes, names = slots.function, slots.functions
+    segments, (codes, names) = path_segments(run), groups_by(by, run.tasks, run.unseen)
     labels = codes[segments.rows].astype(np.int64)
     pairs, distinct = pd.factorize(segments.kind * len(names) + labels)
     groups = Groups(pairs, len(distinct))
-    kinds, labels = np.divmod(distinct, max(len(names), 1))
+    kinds, labels = np.divmod(distinct, len(names))
     seconds = groups.sum(segments.length)
     runs = np.unique(np.stack([pairs, segments.rows]), axis=1)[0]
     summary = pd.DataFrame(

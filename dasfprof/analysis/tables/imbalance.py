@@ -10,12 +10,12 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.model.stragglers import find_stragglers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
-from dasfprof.analysis.tables.columns import INTERVAL, flags, origin_columns, text
+from dasfprof.analysis.tables.columns import INTERVAL, codes_of, flags, origin_columns, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
 from dasfprof.database.columns import Array
 
@@ -26,12 +26,8 @@ def _of_part(run: Run, by: By = "function") -> GroupSums:
     """Return the total durations in a time window by group, host and worker."""
     workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
-    if by == "step":
-        codes, names = step_groups(tasks)
-    else:
-        function = tasks["function"].cat
-        codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
-    pairs, distinct = pd.factorize(codes.astype(np.int64) * max(len(workers), 1) + of_task)
+    codes, names = groups_by(by, tasks)
+    pairs, distinct = pd.factorize(codes * max(len(workers), 1) + of_task)
     named_as, worker = np.divmod(distinct, max(len(workers), 1))
     labels = zip(workers.hosts[worker].tolist(), workers.labels[worker].tolist(), strict=True)
     named = [(names[at], *label) for at, label in zip(named_as.tolist(), labels, strict=True)]
@@ -46,17 +42,16 @@ def _table(run: Run, parts: Sequence[GroupSums], *, by: By = "function") -> pd.D
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
     workers = run.named
-    of_cell = np.array([workers.places[cell[1:]] for cell in cells], dtype=np.int64)
+    of_cell = codes_of([cell[1:] for cell in cells], list(workers.places))
     listed = workers_with_tasks(run, workers, of_cell)
     listed = listed[np.argsort(workers.ranks()[listed])]
     count, among = len(names), max(len(listed), 1)
-    index = {number: at for at, number in enumerate(listed.tolist())}
-    row = {name: at for at, name in enumerate(names)}
     seconds = np.zeros((count, among))
-    seconds[[row[cell[0]] for cell in cells], [index[number] for number in of_cell.tolist()]] = (
-        sums.sum("duration")
-    )
-    load = seconds / _weights(known_thread_counts(run, workers)[listed], among)
+    rows = codes_of([cell[0] for cell in cells], names)
+    seconds[rows, codes_of(of_cell.tolist(), listed.tolist())] = sums.sum("duration")
+    threads = known_thread_counts(run, workers)[listed]
+    # If the threads of any worker are unknown, each worker counts as one thread.
+    load = seconds / (threads if len(listed) and (threads > 0).all() else np.ones(among))
     highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
@@ -115,12 +110,6 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
     worker.
     """
     return _table(run, [_of_part(run, by)], by=by)
-
-
-def _weights(of_workers: Array, count: int) -> Array:
-    """Return the number of threads of each worker, or 1 for all workers if any is unknown."""
-    known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
-    return of_workers if known else np.ones(count)
 
 
 @question("Stragglers", "balance")

@@ -21,7 +21,7 @@ from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import integers, known_texts, text
+from dasfprof.analysis.tables.columns import codes_of, integers, known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.config.kinds import Price
@@ -125,7 +125,9 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
     names += [line for line in run.lines["line"].tolist() if line not in set(names)]
     names.append(NO_TASK)
     groups, count = Groups(codes[: len(tasks)], len(names)), len(names)
-    path, client = path_segments(run), _client(run, names)
+    path, calls, line_at = path_segments(run), find_calls(run), lines_by_place(run)
+    places = zip(calls["file"].tolist(), calls["line"].tolist(), strict=True)
+    of_calls = Groups(codes_of([line_at.get(place, "") for place in places], names), count)
     of_keys = np.full(len(run.keys), count - 1, dtype=np.int64)
     of_keys[tasks["key_id"].to_numpy()] = codes[: len(tasks)]
     return names, {
@@ -135,33 +137,18 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
         "highest": groups.max(memory_of_runs(run).highest),
         "path": Groups(codes[path.rows], count).sum(path.length),
         "moved": moved_outputs(run, of_keys, count).size,
-        **client,
+        "client": of_calls.sum(calls["seconds"].to_numpy(dtype=float)),
+        "waiting": of_calls.sum(calls["waiting"].to_numpy(dtype=float)),
     }
-
-
-def _client(run: Run, names: list[str]) -> dict[str, Array]:
-    """Return the seconds of the client's calls from each line, and of the waits in these calls."""
-    calls, label = find_calls(run), lines_by_place(run)
-    indices = {name: index for index, name in enumerate(names)}
-    seconds, waiting = np.zeros(len(names)), np.zeros(len(names))
-    rows = (calls[name].tolist() for name in ("file", "line", "seconds", "waiting"))
-    for file, number, spent, waited in zip(*rows, strict=True):
-        index = indices.get(label.get((file, number), ""))
-        if index is not None:
-            seconds[index] += spent
-            waiting[index] += waited
-    return {"client": seconds, "waiting": waiting}
 
 
 def _spent(run: Run, names: list[str]) -> Array:
     """Return the thread time of each line, divided into categories."""
     accounts = make_accounts(run)
-    indices = {name: index for index, name in enumerate(names)}
+    lines, seconds = accounts.busy["line"]
     spent = np.zeros((len(names), len(ThreadTime)))
-    for line, seconds in zip(*accounts.busy["line"], strict=True):
-        spent[indices[line]] += seconds
-    idle = accounts.of_lives.sum(axis=0)
-    spent[indices[NO_TASK], USES:] = idle[USES:]
+    spent[codes_of(lines, names)] = seconds
+    spent[-1, USES:] = accounts.of_lives.sum(axis=0)[USES:]
     return spent
 
 

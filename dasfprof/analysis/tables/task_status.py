@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.steps import groups_by, has_steps
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.task_runs import OPEN_STATES, STATUSES
@@ -130,20 +130,13 @@ def _listed(run: Run, first: int | None) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _of_functions(run: Run) -> GroupSums:
-    function = run.task_runs["function"].cat
-    return _sums(run, function.codes.to_numpy(), list(function.categories))
-
-
-def _of_steps(run: Run) -> GroupSums:
-    return _sums(run, *step_groups(run.task_runs))
-
-
 @question(
     "Time by status and function",
     "time",
     page="status",
-    in_parts=InParts(_of_functions, lambda run, parts: _sum_up("Function", run, parts)),
+    in_parts=InParts(
+        lambda run: _sums(run, "function"), lambda run, parts: _sum_up("Function", run, parts)
+    ),
 )
 def per_function_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and suggest what to do.
@@ -162,7 +155,7 @@ def per_function_status(run: Run) -> pd.DataFrame:
         - ``Unfinished Tasks``: the scheduler's last count, if the run did not end. Tasks that never
           got a thread have no task run
     """
-    return _sum_up("Function", run, [_of_functions(run)])
+    return _sum_up("Function", run, [_sums(run, "function")])
 
 
 @question(
@@ -170,7 +163,9 @@ def per_function_status(run: Run) -> pd.DataFrame:
     "steps",
     page="step-status",
     needs=has_steps,
-    in_parts=InParts(_of_steps, lambda run, parts: _sum_up("Step", run, parts)),
+    in_parts=InParts(
+        lambda run: _sums(run, "step"), lambda run, parts: _sum_up("Step", run, parts)
+    ),
 )
 def per_step_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
@@ -181,15 +176,12 @@ def per_step_status(run: Run) -> pd.DataFrame:
         The columns of `per_function_status` except ``Unfinished Tasks``, with ``Step`` instead of
         ``Function``. ``(no step)`` collects the task runs without a step.
     """
-    return _sum_up("Step", run, [_of_steps(run)])
+    return _sum_up("Step", run, [_sums(run, "step")])
 
 
-def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
-    """Return the seconds of each status, summed over the task runs of each group.
-
-    `codes` contains the group of each task run, and `names` the names of the groups.
-    """
-    times = run.times
+def _sums(run: Run, by: str) -> GroupSums:
+    """Return the seconds of each status, summed over the task runs of each function or step."""
+    times, (codes, names) = run.times, groups_by(by, run.task_runs)
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
     is_open = run.task_runs["state"].isin(OPEN_STATES).to_numpy()
     seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)

@@ -16,12 +16,12 @@ from dasfprof.analysis.model.accounting import (
     make_accounts,
     price_of_findings,
 )
-from dasfprof.analysis.model.steps import client_groups, line_groups, step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
-from dasfprof.analysis.tables.columns import integers, known_texts, text
+from dasfprof.analysis.tables.columns import codes_of, integers, known_texts, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.config.kinds import Price
 from dasfprof.config.options import setting
@@ -106,9 +106,8 @@ def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
 def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
     """Return the thread time of each group by category. Empty categories are left out."""
     distinct = sorted(set(names)) if columns else [()]
-    indices = {name: place for place, name in enumerate(distinct)}
     sums = np.zeros((len(distinct), len(ThreadTime)))
-    np.add.at(sums, [indices[name] for name in names], seconds)
+    np.add.at(sums, codes_of(names, distinct), seconds)
     of_tasks = columns in (["Function"], ["Step"], ["Line"])
     if of_tasks:
         order = np.argsort(-sums.sum(axis=1), kind="stable")
@@ -263,12 +262,7 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         findings = diagnosis.diagnose(run)
         rows = price_of_findings(run, findings, declared)
         return _with_currency(pd.concat([findings[["Finding", "Rule"]], rows], axis=1), declared)
-    if by == "function":
-        codes, names = run.all_slots.function, list(run.all_slots.functions)
-    else:
-        grouped = {"step": step_groups, "line": line_groups, "client": client_groups}[by]
-        codes, names = grouped(run.task_runs, run.unseen)
-    hours = hours_of_groups(run, codes, names)
+    hours = hours_of_groups(run, *groups_by(by, run.task_runs, run.unseen))
     spent = np.array([each.workers for each in hours.values()])
     total = hours_of_run(run)["total"].workers
     table = pd.DataFrame(
