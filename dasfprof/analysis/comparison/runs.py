@@ -181,7 +181,7 @@ class _Fact(NamedTuple):
     """A number that describes a run, and whether a larger number makes a run longer."""
 
     what: str
-    of: Callable[[ComparedRun], float]
+    of: Callable[[Run], float]
     #: 1 if a larger number makes a run longer, -1 if it makes a run shorter, and 0 if either is
     #: possible.
     makes_longer: int = 0
@@ -209,13 +209,13 @@ def compare_surroundings(
             if texts[0] != texts[1]:
                 rows.append((f"{label} {name}", *texts, may))
     hosts = [
-        _joined({str(host) for run in side for host in _workers(run)["host"] if host})
+        _joined({str(host) for run in side for host in _workers(run.trace)["host"] if host})
         for side in (before, after)
     ]
     if hosts[0] != hosts[1]:
         rows.append(("Hosts", *hosts, may))
     for fact in _FACTS:
-        values = [np.array([fact.of(run) for run in side]) for side in (before, after)]
+        values = [np.array([fact.of(run.trace) for run in side]) for side in (before, after)]
         means = [float(v.mean()) for v in values]
         if not np.isfinite(means).all() or _is_same(*means):
             continue
@@ -249,18 +249,13 @@ def _joined(texts: set[str]) -> str:
     return ", ".join(sorted(texts))
 
 
-def _workers(run: ComparedRun) -> pd.DataFrame:
-    workers = run.trace.workers
+def _workers(run: Run) -> pd.DataFrame:
+    workers = run.workers
     return workers[workers["kind"] == "worker"].drop_duplicates(["host", "worker"])
 
 
 def _sum(column: pd.Series[float]) -> float:
     return float(column.astype(float).sum(min_count=1))
-
-
-def _moved(run: ComparedRun) -> float:
-    arrived = run.trace.transfers
-    return float(arrived.loc[arrived["state"] == "success", "size"].sum())
 
 
 _FACTS = (
@@ -272,31 +267,28 @@ _FACTS = (
         -1,
         format_size,
     ),
-    _Fact("Task runs", lambda run: float(len(run.trace.tasks)), 1),
-    _Fact("Functions", lambda run: float(run.trace.tasks["function"].nunique())),
-    _Fact("Dependencies in the graph", lambda run: float(len(run.trace.dependencies[1])), 1),
-    _Fact("Graphs submitted", lambda run: float(len(run.trace.graphs)), 1),
+    _Fact("Task runs", lambda run: float(len(run.tasks)), 1),
+    _Fact("Functions", lambda run: float(run.tasks["function"].nunique())),
+    _Fact("Dependencies in the graph", lambda run: float(len(run.dependencies[1])), 1),
+    _Fact("Graphs submitted", lambda run: float(len(run.graphs)), 1),
+    _Fact("Median size of a result", lambda run: run.tasks["size"].median(), 0, format_size),
     _Fact(
-        "Median size of a result",
-        lambda run: run.trace.tasks["size"].astype(float).median(),
-        0,
-        format_size,
+        "Bytes of all inputs of tasks", lambda run: _sum(run.tasks["input_size"]), 1, format_size
     ),
+    _Fact("Bytes of all results", lambda run: float(run.tasks["size"].sum()), 1, format_size),
     _Fact(
-        "Bytes of all inputs of tasks",
-        lambda run: _sum(run.trace.tasks["input_size"]),
+        "Bytes moved between workers",
+        lambda run: run.transfers.loc[run.transfers["state"] == "success", "size"].sum(),
         1,
         format_size,
     ),
-    _Fact("Bytes of all results", lambda run: float(run.trace.tasks["size"].sum()), 1, format_size),
-    _Fact("Bytes moved between workers", _moved, 1, format_size),
     _Fact(
         "Stacks sampled",
-        lambda run: float(len(run.trace.task_samples) > 0),
+        lambda run: float(len(run.task_samples) > 0),
         0,
         lambda share: "yes" if share else "no",
     ),
-    _Fact("Failed tasks", lambda run: float((run.trace.tasks["state"] == "erred").sum())),
+    _Fact("Failed tasks", lambda run: float((run.tasks["state"] == "erred").sum())),
 )
 
 
