@@ -92,15 +92,15 @@ device          text     text     the kernel's name, such as sda1, or else what 
 mountpoint      text     text     where it is mounted, or None
 file_system     text     text     type of the file system
 local_directory int      count    1 if workers of this host spill to it
-total           time     bytes    size of the disk
-used            time     bytes    used space
-free            time     bytes    free space for users
-read_count      time     count    number of reads since boot
-write_count     time     count    number of writes since boot
-read_size       time     bytes    read since boot
-write_size      time     bytes    written since boot
-read_time       time     seconds  time of reading since boot
-write_time      time     seconds  time of writing since boot
+total           time     bytes    size of the disk [Disk Total]
+used            time     bytes    used space [Disk Used]
+free            time     bytes    free space for users [Disk Free]
+read_count      time     count    number of reads since boot [Disk Io Read Count]
+write_count     time     count    number of writes since boot [Disk Io Write Count]
+read_size       time     bytes    read since boot [Disk Io Read]
+write_size      time     bytes    written since boot [Disk Io Write]
+read_time       time     seconds  time of reading since boot [Disk Io Read Seconds]
+write_time      time     seconds  time of writing since boot [Disk Io Write Seconds]
 """,
 )
 

@@ -15,7 +15,7 @@ from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import Column
-from dasfprof.schema.resources import HOST_COUNTERS, RESOURCE_USAGE
+from dasfprof.schema.resources import DISK_USAGE, HOST_COUNTERS, RESOURCE_USAGE
 
 #: Sampled quantity and factor of its unit, by label of the column.
 Columns = dict[str, tuple[str, float]]
@@ -40,17 +40,7 @@ _OF_NODES = _titled(HOST_COUNTERS)
 _OF_PROCESSES = _titled(
     column for column in RESOURCE_USAGE.columns if not column.name.startswith("host_")
 )
-_OF_DISKS: Columns = {
-    "Disk Total (MB)": ("total", 1e6),
-    "Disk Used (MB)": ("used", 1e6),
-    "Disk Free (MB)": ("free", 1e6),
-    "Disk Io Read Count": ("read_count", 1),
-    "Disk Io Write Count": ("write_count", 1),
-    "Disk Io Read (MB)": ("read_size", 1e6),
-    "Disk Io Write (MB)": ("write_size", 1e6),
-    "Disk Io Read Seconds": ("read_time", 1),
-    "Disk Io Write Seconds": ("write_time", 1),
-}
+_OF_DISKS = _titled(DISK_USAGE.columns)
 
 
 @question("Resource usage by node", "reports", in_parts=NO_PARTS)
