@@ -77,9 +77,12 @@ def changed_wall(
                 f"is 1 GB/s). Pass None for the measured bandwidth, {costs.bandwidth:.3g}."
             )
         costs = replace(costs, bandwidth=bandwidth)
-    seconds = _given(replay, run, running)
     if replay.obstacle:
         return float("nan")
+    seconds = replay.inputs.running.copy()
+    if running is not None:
+        rows = np.flatnonzero(np.isfinite(running))
+        seconds[rows] = running[rows]
     held = replay.held(running=seconds, factor=factors, unspill=spill)
     if together:
         graphs = replay.inputs.submissions
@@ -135,14 +138,6 @@ def worker_counts(
             f"{100 * shares[0]:g} % to {100 * shares[-1]:g} % of the recorded number."
         )
     return [int(count) for count in workers]
-
-
-def _given(replay: Replay, run: Run, running: Array | None) -> Array:
-    seconds = replay.inputs.running.copy()
-    if running is None:
-        return seconds
-    seconds[: len(running)] = np.where(np.isfinite(running), running, seconds[: len(running)])
-    return seconds
 
 
 def longest_chain(inputs: ReplayInputs, held: Array) -> float:

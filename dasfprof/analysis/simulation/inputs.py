@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows, last_slots
+from dasfprof.analysis.model.steps import number_layers
 from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.run import Run
@@ -63,8 +64,11 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     start_order = np.argsort(np.lexsort((times.known, times.executing)))
     offsets, inputs = _input_rows(run, start_order)
     graph, submissions = find_submissions(run, times, int(lives.threads.sum()))
-    groups = _groups(run)
-    root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
+    key_ids, (functions, _) = run.of_slots("key_id"), run.keys.functions()
+    # As in `dask.utils.key_split_group`, tasks with tuple keys form a group if the part of the key
+    # before the numbers is the same, and other tasks if their prefix is. Packed keys are grouped by
+    # their prefix, too.
+    groups = number_layers(run.keys, key_ids, functions[key_ids])
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
@@ -82,7 +86,7 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
         inputs=inputs,
         start_order=start_order,
         priority=_priorities(run, start_order),
-        root_group_size=root_sizes,
+        root_group_size=_root_group_sizes(groups, graph, offsets, inputs),
         graph=graph,
         submissions=submissions,
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
@@ -97,17 +101,13 @@ def inputs_before_a_run(
     The layers of the graph are used as functions and as task groups. All durations and sizes are 0.
     """
     count = len(priority)
-    none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
+    graph = np.zeros(count, dtype=np.int64)
     submissions = GraphSubmissions(
         np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), np.zeros(count, dtype=bool)
     )
+    nothing = ("before", "unspill", "running", "after", "seceded", "size")
     return ReplayInputs(
-        before=none,
-        unspill=none,
-        running=none,
-        after=none,
-        seceded=none,
-        size=none,
+        **dict.fromkeys(nothing, np.zeros(count)),
         function=layer,
         functions=functions,
         input_offsets=offsets,
@@ -179,17 +179,6 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     # As in Dask's `SchedulerState.is_rootish`, the group must use results of fewer than 5 groups,
     # which must have fewer than 5 tasks in total.
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
-
-
-def _groups(run: Run) -> Array:
-    """Return a code for the task group of each task run."""
-    keys = run.keys
-    codes, names = keys.functions()
-    key_ids = run.of_slots("key_id")
-    heads = keys.head_ids[key_ids] + len(names)
-    # As in `dask.utils.key_split_group`, the group of a tuple key is the name with the token, and
-    # that of another key is its prefix. But packed keys are grouped by their prefix, too.
-    return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
 
 
 #: Tolerance in seconds: a worker that joins this soon after the first task counts as present from
@@ -310,15 +299,7 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
     free = (last_slots(slots, executing, ready) < 0)[:count]
     free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
     waits = (executing - ready)[:count][free]
-    transfer, bandwidth = _transfers(run)
-    return Costs(
-        to_worker=to_worker,
-        to_scheduler=to_scheduler,
-        scheduler=scheduler,
-        start=_mean(waits, 0.0),
-        transfer=transfer,
-        bandwidth=bandwidth,
-    )
+    return Costs(to_worker, to_scheduler, scheduler, _mean(waits, 0.0), *_transfers(run))
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:

@@ -69,19 +69,17 @@ class Receiving:
         """Start messages between pairs of workers, and yield the duration and the pair of each."""
         touched, self._touched = self._touched, []
         for pair in touched:
-            if pair in self._pending and pair not in self._under_way:
-                yield self._begin(pair)
-
-    def _begin(self, pair: int) -> tuple[float, int]:
-        pending, size, number = self._pending.pop(pair), 0.0, 0
-        for used in pending:
-            if number and size + self._size[used] > _MESSAGE:
-                self._pending[pair] = pending[number:]
-                break
-            size += self._size[used]
-            number += 1
-        self._under_way[pair] = pending[:number]
-        return self._latency + size / self._bandwidth, pair
+            if pair not in self._pending or pair in self._under_way:
+                continue
+            pending, size, number = self._pending.pop(pair), 0.0, 0
+            for used in pending:
+                if number and size + self._size[used] > _MESSAGE:
+                    self._pending[pair] = pending[number:]
+                    break
+                size += self._size[used]
+                number += 1
+            self._under_way[pair] = pending[:number]
+            yield self._latency + size / self._bandwidth, pair
 
     def arrive(self, pair: int) -> Iterator[int]:
         """Record that a message arrived, and yield the task runs whose inputs are complete now."""
