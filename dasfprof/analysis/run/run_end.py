@@ -101,7 +101,7 @@ class RunEnd:
     #: How the period ended, or None if nothing was in progress at its end.
     how: End | None
     #: The last row of `Trace.scheduler_states` that is valid at this time, or None.
-    state: dict[str, Any] | None
+    state: dict[Any, Any] | None
     #: Whether errors of tasks show that SIGINT ended the processes for which the tasks waited.
     interrupted: bool = False
     #: Whether clients released the futures for which they waited, and no client is known to have
@@ -255,8 +255,8 @@ def _open_states(trace: Trace) -> list[RunEnd]:
     # If all workers left together, the last state before they left shows the work, too.
     before = states[states["time"] <= broken_up]
     if len(before):
-        ends.append(RunEnd(broken_up, End.BROKEN_UP, _record(before.iloc[-1])))
-    last = _record(states.iloc[-1])
+        ends.append(RunEnd(broken_up, End.BROKEN_UP, before.iloc[-1].to_dict()))
+    last = states.iloc[-1].to_dict()
     if last["occasion"] != "client-left":
         # The state is valid until the end of the trace, unless it was recorded while the scheduler
         # was closing.
@@ -332,27 +332,23 @@ def _went_on(trace: Trace, endings: Endings, since: float) -> bool:
     return graphs or endings.last > since + _AFTERMATH
 
 
-def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:
+def _state_at(states: pd.DataFrame, time: float) -> dict[Any, Any] | None:
     """Return the last state until `time` that has work in progress, or None."""
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
     if not len(known):
         return None
-    last = state = _record(known.iloc[-1])
+    last = state = known.iloc[-1].to_dict()
     # A state in which workers are closing no longer shows the work that was in progress. After
     # Ctrl-C in a terminal, workers may close before their client has left.
     for place in range(len(known) - 1, -1, -1):
-        state = _record(known.iloc[place])
+        state = known.iloc[place].to_dict()
         if not _closes(state) or state["time"] <= last["time"] - _TOGETHER:
             break
     return last if _closes(state) else state
 
 
-def _closes(state: dict[str, Any]) -> bool:
+def _closes(state: dict[Any, Any]) -> bool:
     return any(worker["status"] == "closing" for worker in state["workers"] or ())
-
-
-def _record(row: pd.Series) -> dict[str, Any]:
-    return {str(name): value for name, value in row.items()}
 
 
 def _how(trace: Trace) -> End:

@@ -87,10 +87,10 @@ def _idle_end(run: Run) -> RunEnd | None:
     return end if quiet is not None and quiet >= _IDLE and end.unfinished == 0 else None
 
 
-def _last_state(run: Run, time: float) -> dict[str, Any] | None:
+def _last_state(run: Run, time: float) -> dict[Any, Any] | None:
     states = run.scheduler_states
     known = states[states["time"] <= time]
-    return {str(name): value for name, value in known.iloc[-1].items()} if len(known) else None
+    return known.iloc[-1].to_dict() if len(known) else None
 
 
 def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
@@ -249,11 +249,9 @@ def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Seri
 
     `samples` are samples of the client, and `sample` is the one that shows the waiting call.
     """
-    since, later = (
-        float(sample["since"]),
-        samples["time"][(samples["time"] > sample["time"]).to_numpy()],
-    )
-    until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
+    since, states = float(sample["since"]), run.scheduler_states
+    later = samples["time"][(samples["time"] > sample["time"]).to_numpy()]
+    until = float(later.min()) if len(later) else np.inf
     if pd.isna(sample["waits_in"]) or not len(states):
         return False
     # The scheduler learns which keys are requested shortly after a call begins.
