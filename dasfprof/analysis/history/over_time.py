@@ -14,7 +14,6 @@ from dasfprof.analysis.history.summary import (
     file_states,
     keep,
     read_stored,
-    stays,
     summarise_run,
 )
 from dasfprof.analysis.numeric.groups import ratio
@@ -132,10 +131,10 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     for run in track(runs, "Summarizing runs", shown=progress, total=len(runs), unit="run"):
         trace = Run.from_database(MultiEventDatabase(run.files), progress=False)
         summary = summarise_run(run, trace)
-        if stays(trace):
-            stored.append(({path.name: states[path.name] for path in run.files}, summary))
-        else:
+        if summary["goes_on"]:
             going_on.append(summary)
+        else:
+            stored.append(({path.name: states[path.name] for path in run.files}, summary))
     if len(runs) > len(going_on):
         keep(directory, stored)
     return [summary for _, summary in stored] + going_on

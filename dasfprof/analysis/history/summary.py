@@ -37,11 +37,6 @@ from dasfprof.database.runs import TraceFiles
 _CREATED = re.compile(r"-\d{9,}$")
 
 
-def stays(trace: Run) -> bool:
-    """Return whether the recording of a run has ended, so that its summary stays valid."""
-    return trace.recording is not End.GOES_ON
-
-
 def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
     """Return the summary of a run as JSON-compatible data.
 
@@ -67,7 +62,7 @@ def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
         "ended": trace.ending is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": trace.surroundings.versions,
-        "goes_on": not stays(trace),
+        "goes_on": trace.recording is End.GOES_ON,
         "hours": (hours["total"].workers, hours["total"].threads),
         "idle": tuple(sum(getattr(x, of) for x in without_task) for of in ("workers", "threads")),
     }
