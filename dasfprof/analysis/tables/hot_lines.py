@@ -201,18 +201,17 @@ def client_activity(run: Run) -> pd.DataFrame:
     samples = Samples.from_table(table)
     named = places(run, "line")
     lines = named.codes(samples.stack)
-    phases = table["phase"].astype("category").cat if len(table) else None
-    phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
-    pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)
-    groups = groups.reshape(-1)
+    phases, count = table["phase"].astype("category").cat, max(len(named.names), 1)
+    phase = phases.codes.to_numpy(dtype=np.int64)
+    pairs, groups = np.unique(phase * count + lines, return_inverse=True)
     totals = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
     idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
     order = np.argsort(-totals.seconds, kind="stable")
-    names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
-    known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
+    names = [named.names[row] for row in (pairs[order] % count).tolist()]
+    known = [*map(str, phases.categories), UNKNOWN]
     return pd.DataFrame(
         {
-            "Phase": text(known[row] for row in (pairs[order] // max(len(named.names), 1))),
+            "Phase": text(known[row] for row in pairs[order] // count),
             **place_columns(names, "line"),
             "Time (s)": totals.seconds[order],
             "Share (%)": totals.share[order] * 100,
