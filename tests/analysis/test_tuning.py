@@ -20,7 +20,7 @@ from dasfprof.analysis.comparison.trial import (
     judge_gain,
 )
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.simulation.host import HostReplay
+from dasfprof.analysis.simulation.changes import HostReplay
 from dasfprof.handles.trial.grid import Host, cluster_sizes
 from dasfprof.handles.trial.process import Done, Program
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant

@@ -16,8 +16,7 @@ from dasfprof.analysis.comparison.trial import Point
 from dasfprof.analysis.diagnosis.registry import Value
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
-from dasfprof.analysis.simulation.changes import changed_cluster
-from dasfprof.analysis.simulation.host import HostReplay
+from dasfprof.analysis.simulation.changes import HostReplay, changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.handles.trial.process import Done
