@@ -112,15 +112,10 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     starts = events["time"].to_numpy(dtype=float)
     stops = starts + np.nan_to_num(events["duration"].to_numpy(dtype=float))
     timed = np.isfinite(starts)
-    near = timed.copy()
-    if np.isfinite(begin):
-        near &= (starts >= begin - _FAR) & (stops <= end + _FAR)
-    if not near.any():
-        return begin, end, int(timed.sum())
-    first, last = float(starts[near].min()), float(stops[near].max())
-    if np.isfinite(begin):
-        first, last = min(first, begin), max(last, end)
-    return first, last, int((timed & ~near).sum())
+    far = timed & ((starts < begin - _FAR) | (stops > end + _FAR))
+    first = np.fmin.reduce(starts[timed & ~far], initial=begin)
+    last = np.fmax.reduce(stops[timed & ~far], initial=end)
+    return float(first), float(last), int(far.sum())
 
 
 def _texts(batch: Batch, field: str) -> pd.Series[Any]:
