@@ -284,14 +284,11 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     samples = samples.assign(host_read=read.astype(float))
     times = samples["time"].to_numpy(dtype=float)
     order = np.lexsort((times, hosts))
-    places = np.where(read, np.arange(len(read)), -1)[order]
-    # For each row, the last row before it that contains a sample of the host. Rows are sorted by
-    # host and time.
-    last = np.maximum.accumulate(np.where(places >= 0, np.arange(len(order)), -1))
-    known = last >= 0
-    source = order[np.maximum(last, 0)]
-    known &= (hosts[source] == hosts[order]) & (times[order] - times[source] <= _HOLDS)
-    rows, source = order[known & ~read[order]], source[known & ~read[order]]
+    # For each row, the last row before it that contains a sample of its host.
+    last = pd.Series(order).where(read[order]).groupby(hosts[order]).ffill().dropna()
+    rows, source = order[last.index], last.to_numpy(dtype=np.int64)
+    filled = ~read[rows] & (times[rows] - times[source] <= _HOLDS)
+    rows, source = rows[filled], source[filled]
     for name in names if len(rows) else ():
         values = samples[name].to_numpy().copy()
         values[rows] = values[source]
@@ -323,14 +320,11 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     since_boot = (times < _EARLIEST_UNIX) & (unix_times >= _EARLIEST_UNIX)
     if not since_boot.any():
         return None
-    distances, hosts = (unix_times - times)[since_boot], hosts[since_boot]
-    boots = np.full(count, np.nan)
-    for host in np.unique(hosts).tolist():
-        # The median hardly changes if a clock is set during the run.
-        boots[host] = np.median(distances[hosts == host])
+    # The median hardly changes if a clock is set during the run.
+    boots = pd.Series(unix_times - times)[since_boot].groupby(hosts[since_boot]).median()
     # Hosts without such events get the median of the other hosts.
-    boots[np.isnan(boots)] = np.nanmedian(boots)
-    return np.round(boots * _GRID) / _GRID
+    boots = boots.reindex(range(count), fill_value=boots.median())
+    return np.round(boots.to_numpy() * _GRID) / _GRID
 
 
 def to_unix(times: Array, boots: Array) -> Array:
