@@ -264,8 +264,6 @@ class TaskLines:
         `layer` is the layer of each task, and `arrival` is when its graph arrived. Tasks in the
         mask `go_on` execute no fused layers.
         """
-        if not self._fused:
-            return
         into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))
         rows = np.flatnonzero((lines >= 0) & ~go_on & np.isin(layer, into))
         if not len(rows):

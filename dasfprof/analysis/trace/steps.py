@@ -234,11 +234,8 @@ class RunGraphs:
     def find(self, runs: Columns) -> Array:
         """Return the row of the graph of each task run, or -1 if unknown."""
         # If the graph of a task run was not recorded, the graph of another run of its key is used.
-        of_keys = self.of_keys[runs["key_id"]]
-        if "graph" not in runs:
-            return of_keys
         graph = self._recorded(runs)
-        return np.where(graph >= 0, graph, of_keys)
+        return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
     def _recorded(self, runs: Columns) -> Array:
         """Return the row of each task run's graph, or -1 if that graph was not recorded."""
@@ -384,12 +381,10 @@ class TaskSteps:
 
     def _annotated(self, runs: Columns) -> Array:
         """Return the code of the step in the annotations of each task run, or -1 if none."""
-        unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
-            return unknown
+            return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         places, objects = distinct_objects(runs["annotations"])
-        codes = list(map(self._annotation, objects))
-        return np.array(codes, dtype=np.int64)[places] if codes else unknown
+        return np.array(list(map(self._annotation, objects)), dtype=np.int64)[places]
 
     def _annotation(self, annotations: Any) -> int:
         if not isinstance(annotations, dict):
