@@ -14,7 +14,6 @@ import pandas as pd
 from dasfprof.analysis.run.worker_exits import (
     FIRE_AND_FORGET,
     clients_stayed,
-    crashed,
     last_client_left,
     left_with_work,
 )
@@ -265,6 +264,10 @@ def _open_states(trace: Trace) -> list[RunEnd]:
     return [end for end in ends if end.unfinished]
 
 
+#: Exit codes of processes that were asked to end: by SIGHUP, SIGINT or SIGTERM.
+_REQUESTED = (-1, -2, -15)
+
+
 def _broken_up(trace: Trace) -> float:
     """Return when all workers began to leave together shortly before the end, or NaN."""
     workers = trace.workers[trace.workers["kind"] == "worker"]
@@ -273,7 +276,7 @@ def _broken_up(trace: Trace) -> float:
         return float("nan")
     last = float(left.max())
     together = last - left <= _TOGETHER
-    if all(crashed(trace, life) for life in workers.index):
+    if ((workers["exit_code"] < 0) & ~workers["exit_code"].isin(_REQUESTED)).all():
         return float("nan")
     # If there is only one worker, it may have died. The program then notices that and continues.
     limit = _ENDING if len(left) > 1 else _TOGETHER

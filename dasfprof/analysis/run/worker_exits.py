@@ -23,9 +23,6 @@ _USUAL = {
     "SIGFPE": "most often a crash in a C library",
     "SIGABRT": "most often an abort in a C library",
 }
-#: Numbers of the signals by which people and programs request that a process ends: SIGHUP, SIGINT
-#: and SIGTERM.
-_REQUESTS = (1, 2, 15)
 #: Names of signals that may not exist on the system on which the analysis runs, such as Windows.
 _NAMES = {1: "SIGHUP", 3: "SIGQUIT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL"}
 #: Reason that Dask records if the scheduler removes a worker that sent no heartbeats.
@@ -206,12 +203,6 @@ def _signal_name(code: float) -> str:
         return signal.Signals(int(-code)).name
     except ValueError:  # Not a signal of this system.
         return _NAMES.get(int(-code), f"signal {int(-code)}")
-
-
-def crashed(trace: Trace, life: int) -> bool:
-    """Return whether a worker's process was certainly killed, not just asked to end."""
-    code = float(trace.workers["exit_code"].iloc[life])
-    return code < 0 and -code not in _REQUESTS
 
 
 #: Name of the client to which Dask assigns the tasks of `fire_and_forget`.
