@@ -49,14 +49,9 @@ class TaskSlots:
     reception_unknown: Array
 
     @property
-    def received(self) -> Array:
-        """When the worker received the task run."""
-        return self.times.received
-
-    @property
     def on_its_way(self) -> Array:
         """Seconds from the assignment of each task run to its reception, or 0 if unknown."""
-        return np.where(self.reception_unknown, 0.0, self.received - self.sent)
+        return np.where(self.reception_unknown, 0.0, self.times.received - self.sent)
 
     def take(self, rows: Array) -> TaskSlots:
         """Return the slots at the given indices."""

@@ -74,7 +74,7 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     joined = to_ticks(workers["joined"].to_numpy() - trace.begin)
     left = to_ticks(workers["left"].to_numpy() - trace.begin)
     first, last = np.full(len(workers), np.inf), np.full(len(workers), -np.inf)
-    np.fmin.at(first, slots.worker, slots.received)
+    np.fmin.at(first, slots.worker, slots.times.received)
     np.fmax.at(last, slots.worker, slots.times.done)
     begin = np.fmin(np.fmin(begin, joined), first)
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
