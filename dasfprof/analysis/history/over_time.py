@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -90,19 +92,11 @@ def history(
     if not runs:
         raise SourceNotFoundError(f"there is no run in {os.fspath(directory)!r}.")
     runs.sort(key=lambda run: (str(run["pipeline"]), run["begin"] or 0.0))
-    pipelines: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        pipelines.setdefault(run["pipeline"], []).append(run)
-    ordered, changes, trends = [], [], []
-    for members in pipelines.values():
-        members.sort(key=lambda run: run["begin"] or 0.0)
-        ordered += members
-        changes += _changes_of(members)
-        trends.append(_trend_of(members))
-    table = _table(ordered, changes)
-    table.attrs["trends"] = trends
+    pipelines = [list(members) for _, members in groupby(runs, key=itemgetter("pipeline"))]
+    table = _table(runs, list(chain.from_iterable(map(_changes_of, pipelines))))
+    table.attrs["trends"] = list(map(_trend_of, pipelines))
     declared: Price | None = setting("price", price)
-    return table if declared is None else _priced(table, ordered, declared)
+    return table if declared is None else _priced(table, runs, declared)
 
 
 def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd.DataFrame:
