@@ -67,11 +67,11 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
-    of_workers = sums.by([name[:2] for name in groups])
-    of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
-    workers = run.named
-    devices = gpu_samples(run).indices()
-    at = np.array([workers.places.get(name[:2], -1) for name in groups], dtype=np.int64)
+    workers = [name[:2] for name in groups]
+    of_workers = sums.by(workers)
+    totals = of_workers.sum("duration")[codes_of(workers, of_workers.names)]
+    places = codes_of(workers, list(run.named.places))
+    devices = gpu_samples(run).indices().take(places, allow_fill=True)
     seconds, size = sums.sum("duration"), sums.sum("size")
 
     def gpu_mean(reading: str) -> Any:
@@ -80,13 +80,10 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "Host": text(names[:, 0]),
-            "GPU": devices.take(at, allow_fill=True),
+            "GPU": devices,
             "Function": text(names[:, 2]),
             "Duration (s)": seconds,
-            "Percentage of total time (%)": ratio(
-                seconds, np.array([of_worker[name[:2]] for name in groups], dtype=float)
-            )
-            * 100,
+            "Percentage of total time (%)": ratio(seconds, totals) * 100,
             "Mean GPU Utilization (%)": gpu_mean("gpu_utilization"),
             "Mean GPU Memory Used (GB)": gpu_mean("gpu_memory_used") / 1e9,
             "Mean Data Size (MB)": sums.mean("size") / 1e6,

@@ -265,16 +265,13 @@ def loop_blocks(run: Run) -> pd.DataFrame:
         - ``Samples``: number of samples. C code that holds the GIL blocks the sampler, too
     """
     blocks = find_blocks(run)
-    lines = [block.line for block in blocks]
     return pd.DataFrame(
         {
             "Worker": of_workers(run, [block.worker_id for block in blocks]),
             "Start (s)": run.since_begin([block.start for block in blocks]),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": text([block.cause for block in blocks]),
-            "File": text(["" if line is None else line.file for line in lines]),
-            "Line": integers(np.array([np.nan if line is None else line.line for line in lines])),
-            "Code": text(["" if line is None else line.function for line in lines]),
+            **place_columns([block.line or Frame("", "", -1) for block in blocks], "line"),
             "Inside": text([block.inside for block in blocks]),
             "Importing": text([block.imported or "" for block in blocks]),
             "Samples": np.array([block.samples for block in blocks], dtype=np.int64),

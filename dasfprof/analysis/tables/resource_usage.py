@@ -87,13 +87,8 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
     samples, table = _sampled(run, run.samples, _OF_PROCESSES)
     # On each host, one worker samples the host's memory for all workers.
     read = run.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
-    totals = dict(
-        zip(
-            of_workers(run, read["worker_id"], "host"),
-            _numbers(read["host_memory_total"]),
-            strict=True,
-        )
-    )
+    hosts = of_workers(run, read["worker_id"], "host")
+    totals = dict(zip(hosts, _numbers(read["host_memory_total"]), strict=True))
     total = table["Node"].map(totals).astype(float)
     percent = table["Memory Used (MB)"] * 1e6 / total.where(total > 0) * 100
     table.insert(4, "Memory Used Percent", percent)
