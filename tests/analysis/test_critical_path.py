@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import random_runs
 from clusters import new_client
 from examples import examples
 from hypothesis import given
@@ -31,15 +32,10 @@ def path_of(*runs: dict[str, Any], **options: Any) -> list[list[Any]]:
 
 
 def stages(key: str, arrival: float, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
-    """Return a task run with these durations until it is received, ready, executing, ..."""
-    run: dict[str, Any] = {"key": key, "scheduler_waiting": arrival, "sent": sent}
-    at = sent
-    names = ("received", "ready", "executing", "start", "stop", "done", "known")
-    for name, length in zip(names, lengths, strict=True):
-        at += length
-        run[name] = at
-    run |= {"cause": "update-graph-1", "end_cause": f"task-finished-{key}", **more}
-    return {**run, "duration": run.pop("stop") - run["start"]}
+    """Return a task run of a graph; see `random_runs.stages`."""
+    facts = {"scheduler_waiting": arrival, "cause": "update-graph-1"}
+    facts |= {"end_cause": f"task-finished-{key}", **more}
+    return random_runs.stages(key, sent, *lengths, **facts)
 
 
 FIRST = stages("a-1", 1.0, 1.0, 0.25, 0.0, 0.25, 0.5, 4.0, 0.25, 0.25)

@@ -22,6 +22,8 @@ from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES, diagnose
 from dasfprof.analysis.diagnosis.registry import Advice, Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.stack_samples import loop_blocks
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
 COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)", "Cause"]
@@ -270,10 +272,8 @@ FITS = [Task(f"fit-{n}", n % 2, 3.0 * turn, 3.0 * turn + 3, size=50_000_000, run
     dependencies=["fit-0", "fit-1"] if turn else []) for n in range(4) for turn in [n // 2]]
 finds("too-few-tasks", "too few tasks", Plan(FITS), function="fit", seconds=3.0, times=3.0)
 # It takes 4 s of 4.4 s on each thread, and would save half of that if it were twice as fast.
-LONG = [replace(task, start=task.start + 0.4, stop=task.stop + 0.4)
-    for task in filled(["fit"], 1.0)]
-finds("dominant-function", "a slow function", Plan(filled(["load"], 0.1) + LONG), severity="low",
-    function="fit", faster=2.0, alone=True)
+finds("dominant-function", "a slow function", Plan(filled(["load"], 0.1) + filled(["fit"], 1.0,
+    since=0.4)), severity="low", function="fit", faster=2.0, alone=True)
 # fmt: on
 
 
@@ -488,12 +488,23 @@ spares("a worker that joins late", Plan(LANES, joined=[0.0, 6.0]), "load-imbalan
 
 def parts(*arrivals: float, **more: Any) -> Plan:
     """Plan graphs with four tasks of 1 s that arrive at these times."""
-    tasks = [
-        replace(task, start=task.start + at, stop=task.stop + at, arrival=at)
-        for number, at in enumerate(arrivals)
-        for task in filled([f"part{number}"], 1.0, count=4)
-    ]
+    tasks = []
+    for number, at in enumerate(arrivals):
+        stimulus = f"update-graph-{number}" if "clients" in more else None
+        facts = {"arrival": at, "graph": stimulus, "cause": stimulus}
+        made = filled([f"part{number}"], 1.0, count=4, since=at)
+        tasks += [replace(task, **facts) for task in made]
     return Plan(tasks, graphs=arrivals, **more)
+
+
+def after_others(joined: float) -> Plan:
+    """Plan graphs at 0 and 6 s. Two workers join at this time, after the first two left at 1 s."""
+    left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
+    joins = [0.0, 0.0, joined, joined]
+    plan = parts(0.0, 6.0, clients="aa", workers=4, joined=joins, left=left)
+    for task in plan.tasks[4:]:
+        task.worker += 2
+    return plan
 
 
 # fmt: off
@@ -510,7 +521,80 @@ ACTED = [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)]
 finds("client-bound", "no calls of actors", parts(0.0, 5.0), seconds=4.0)
 finds("client-bound", "calls of actors", parts(0.0, 5.0, calls=ACTED), seconds=0.75)
 spares("a call of an actor all the time", parts(0.0, 5.0, calls=[(0, 1.0, 5.0)]), "client-bound")
+finds("client-bound", "one client that submits late", parts(0.0, 6.0, clients="aa"), seconds=5.0,
+    client="", sampled=False)
+spares("gaps until another client submits", parts(0.0, 6.0, clients="ab"), "client-bound")
+# From 1 to 6 s, no task is submitted, and until 3 s, there is no worker.
+finds("client-bound", "gaps in a part of which there is no worker", after_others(3.0), waited=3.0,
+    longest=3.0)
+spares("gaps in most of which there is no worker", after_others(5.5), "client-bound")
+# The graph arrives at 0, both workers join at 6 s, and the run ends at 8 s.
+finds("no-workers", "a time without workers", Plan(filled(["fit"], 2.0, count=4, since=6.0),
+    joined=[6.0, 6.0]), severity="medium", seconds=6.0, share=0.75, start=0.0, stop=6.0)
+spares("a time without workers and without tasks", after_others(6.0), "no-workers")
 # fmt: on
+
+
+def importing(first: float, *, later: float = 0.1, **of_first: Any) -> list[Task]:
+    """Plan two workers with one thread, whose first of 20 task runs take longer than the others."""
+    tasks = []
+    for worker in (0, 1):
+        tasks.append(Task(f"fit-{worker}0", worker, 0.0, first, **of_first))
+        for n in range(1, 20):
+            stop = first + n * later
+            tasks.append(Task(f"fit-{worker}{n}", worker, stop - later, stop))
+    return tasks
+
+
+def sent_early(*lags: float) -> Plan:
+    """Plan four tasks that are assigned at 0 and received at 5 s, and blocks of event loops."""
+    tasks = [replace(task, sent=0.0) for task in filled(["fit"], 1.0, count=4, since=5.0)]
+    state = {"state": "running"}
+    held = [(n, at, {**state, "loop_lag": at - 0.5}) for n in (0, 1) for at in lags]
+    return Plan(tasks, held=[*((n, 0.0, state) for n in (0, 1) if lags), *held])
+
+
+# fmt: off
+IMPORTS = importing(4.0) + [Task(f"sum-{n}", n % 2, at, at) for n in range(40)
+    for at in [5.9 + n // 2 / 1000]]
+# Two of four threads are idle meanwhile.
+finds("warm-up", "an import on each worker", Plan(IMPORTS), severity="low", function="fit",
+    seconds=7.8 / 4, lost=7.8, took=4.0, usual=0.1, runs=2, workers=2,
+    absent={"stragglers", "dominant-function"})
+spares("larger first partitions", Plan(importing(4.0, size=900_000)), "warm-up")
+# Three of 19 later task runs take as long.
+OFTEN = importing(4.0)
+for lane in (OFTEN[:20], OFTEN[20:]):
+    for n in (5, 9, 13):
+        for task in lane[n + 1 :]:
+            task.start, task.stop = task.start + 3.9, task.stop + 3.9
+        lane[n].stop += 3.9
+spares("a function that takes long at times", Plan(OFTEN), "warm-up")
+# 38 task runs of 0.5 s, and 2 first runs that count as 0.5 s.
+finds("dominant-function", "a function that is slow by its median", Plan(importing(4.0, later=0.5)
+    + [Task(f"sum-{n}", n % 2, 0.0, 0.01, thread=2 + n) for n in range(4)]), median=0.5, tasks=40,
+    lasted=20.0)
+# The event loops of both workers are blocked from 0.5 s to 4.9 s of 5 s, or they are not.
+for lags, blocked in (((1.0, 2.0, 3.0, 4.0, 4.9), 0.88), ((), 0.0)):
+    finds("slow-dispatch", f"event loops that are blocked for {blocked}", sent_early(*lags),
+        seconds=5.0, longest=5.0, blocked=blocked, absent={"scheduler-bound"})
+# fmt: on
+
+
+def test_imports_as_the_first_tasks_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While both event loops import, four tasks are in transit for 5 s of a run of 6 s."""
+
+    def blocks(run: Run) -> list[loop_blocks.LoopBlock]:
+        facts = (run.begin, run.begin + 5.0, True, None, "", "sklearn", "working", 99)
+        return [loop_blocks.LoopBlock(at, *facts) for at in run.tasks["worker_id"].unique()]
+
+    monkeypatch.setattr(loop_blocks, "loop_blocks", blocks)
+    (finding,) = sent_early().write(tmp_path).findings()
+    assert (finding.rule, finding.severity) == ("warm-up", "low")
+    assert finding.seconds == pytest.approx(5.0)
+    assert finding.figures["share"] == pytest.approx(1.0)
+    assert finding.figures["libraries"] == {"sklearn": pytest.approx(10.0)}
+    assert "client.run(lambda: __import__('sklearn'), wait=False)" in finding.row()["Suggestion"]
 
 
 UNSCHEDULED = Plan(filled(["load", "clean"], 1.0), scheduler=False)

@@ -397,10 +397,8 @@ def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]
 
 
 # If two functions wait, for 16 s with 1 % CPU and for 8 s with 25 %, the first one is named.
-TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01) + [
-    replace(task, start=task.start + 4.0, stop=task.stop + 4.0)
-    for task in four_lanes("fetch", 1.0, 2, cpu=0.25)
-]
+TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01)
+TWO_WAIT += [replace(task, cpu=0.25) for task in filled(["fetch"], 1.0, count=8, since=4.0)]
 UNENDED = [
     {"key": f"ask-9{n}", "timestamp": T + 3.9, "duration": 0.1, "run_id": 100 + n, "waiting": T}
     | {"worker": "tcp://10.0.0.1:4001", "state": "processing"}
@@ -556,11 +554,12 @@ def reading_tables(items: str, calls: str = "read_csv") -> Plan:
 
 
 READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
+ONE_READS = [(n, at, {"process_io.read_size": at * 1e8 * (n == 0)}) for n, at, _ in READ]
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
 # If all are submitted at once, each of two threads has 6 s of work.
 finds("sequential-submission", "one task at a time", one_by_one(12), tasks=12, graphs=12, few=12.0,
-    share=1.0, seconds=6.0, severity="high")
+    share=1.0, seconds=6.0, severity="high", absent={"serial-chain"})
 # Client, scheduler and workers use three quarters of the cores, which leaves 3 s of 12 s.
 finds("sequential-submission", "one task at a time on busy cores", replace(one_by_one(12),
     used=[(0, at, {"host_cpu": 75.0}) for at in (0.5, 6.0, 11.5)], seen=[(0, 6.0, {"pid": 9,
@@ -579,6 +578,8 @@ finds("client-bound", "graphs that are large by what tasks need", replace(prepar
     sent_values=[{"tasks": 1, "size": 300_000, "kind": "argument"}] * 12), pickled=None)
 finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),
     used=READ), alone=True, moved=8e8, rate=2e8)
+finds("blocked-tasks", "tasks of which only one process reads", Plan(four_lanes("ask", 1.0, 4,
+    cpu=0.01), used=ONE_READS), alone=True)
 # Measured calls count, not the files that their processes read and write.
 finds("io-bound", "tasks that wait in calls of storage", in_storage(0.8), alone=True,
     in_storage=0.8, on_cpu=0.1, settings=MORE_THREADS)

@@ -7,7 +7,7 @@ from diagnosed_plans import found
 from refuters import REFUTERS, refute
 from refuters.figures import is_close
 from refuters.steps import Steps
-from traces import Plan, Task, filled
+from traces import Plan, filled
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
@@ -36,12 +36,7 @@ def test_steps() -> None:
 
 
 def slow_function() -> Plan:
-    tasks = filled(["load"], 0.1)
-    for number in range(16):
-        turn, lane = divmod(number, 4)
-        worker, thread = divmod(lane, 2)
-        tasks.append(Task(f"fit-{number}", worker, 0.4 + turn, 1.4 + turn, thread=thread))
-    return Plan(tasks)
+    return Plan(filled(["load"], 0.1) + filled(["fit"], 1.0, since=0.4))
 
 
 def findings_of(plan: Plan, directory: Path) -> list[Finding]:

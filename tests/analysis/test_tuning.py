@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from test_replay import run
 from traces import made_trace
 
 from dasfprof.analysis.comparison.trial import (
@@ -28,17 +29,9 @@ from dasfprof.handles.trial.settings import Settings
 from dasfprof.handles.trial.tuning import Tuner, _Candidate
 
 
-def task(number: int, worker: int, start: float, stop: float, cpu: float) -> dict[str, Any]:
-    """Return a task run without latency; all are submitted at the start."""
-    times = {"scheduler_waiting": 0.0, "sent": start, "received": start, "ready": start}
-    times |= {"executing": start, "start": start, "done": stop, "known": stop}
-    about = {"worker_id": worker, "duration": stop - start, "cpu": cpu}
-    return {"key": f"f-{number}", **about, **times}
-
-
 def replay(cpu: float, cores: float = 2, **more: Any) -> HostReplay:
     """Replay eight tasks of 1 s, which two workers with one thread ran in turn."""
-    tasks = [task(n, n % 2, n // 2, n // 2 + 1, cpu) for n in range(8)]
+    tasks = [run(f"f-{n}", 0, n // 2, n // 2 + 1, n % 2, sent=n // 2, cpu=cpu) for n in range(8)]
     trace = made_trace(tasks, workers=[{"boot_id": "scheduler's"}] * 2)
     return HostReplay(Run.from_trace(trace), cores, **more)
 

@@ -12,7 +12,7 @@ from clusters import new_client
 from distributed import Event
 from jsonschema import Draft202012Validator
 from shell import invoke, shell
-from traces import Plan, Plugin, T, Task, filled, row
+from traces import Plan, Plugin, T, filled, row
 
 from dasfprof.cli.main import cli
 from dasfprof.report.documents import SCHEMAS, VERSIONS, read_schema
@@ -36,23 +36,13 @@ def wait_for(name: str) -> None:
     Event(name).wait()
 
 
-def slow_function(name: str, seconds: float) -> Plan:
-    """Plan tasks of one function that take far longer than those of another."""
-    tasks = filled(["load"], 0.1)
-    for number in range(16):
-        turn, lane = divmod(number, 4)
-        worker, thread = divmod(lane, 2)
-        begin = 0.4 + turn * seconds
-        tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
-    return Plan(tasks)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with two runs, the second of which takes twice as long."""
     place = tmp_path_factory.mktemp("runs")
     for number, seconds in enumerate((1.0, 2.0)):
-        slow_function("fit", seconds).write(place / str(number))
+        tasks = filled(["load"], 0.1) + filled(["fit"], seconds, since=0.4)
+        Plan(tasks).write_files(place / str(number))
     return place
 
 
@@ -175,7 +165,8 @@ def test_each_step_prints_the_next(runs: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_names_with_quotes_are_quoted_for_a_shell(tmp_path: Path) -> None:
-    slow_function('it\'s "slow"; $(x)', 1.0).write(tmp_path / "a run")
+    tasks = filled(["load"], 0.1) + filled(['it\'s "slow"; $(x)'], 1.0, since=0.4)
+    Plan(tasks).write_files(tmp_path / "a run")
     overview = asked("analyse", "--json", tmp_path / "a run")
     finding = followed(overview["next"][0])
     (lead,) = [one for one in finding["next"] if "--function" in one]

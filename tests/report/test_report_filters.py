@@ -97,8 +97,7 @@ def test_the_search_finds(page: OpenedPage, analyser: TraceAnalyser) -> None:
 def test_gaps_lead_to_all_of_them(open_page: Opener, tmp_path: Path) -> None:
     tasks: list[Task] = []
     for number in range(3):
-        for task in filled([f"part{number}"], 1.0, count=4):
-            task.start, task.stop = task.start + 3 * number, task.stop + 3 * number
+        for task in filled([f"part{number}"], 1.0, count=4, since=3.0 * number):
             task.arrival = 3.0 * number
             tasks.append(task)
     analyser = Plan(tasks, graphs=(0.0, 3.0, 6.0)).write(tmp_path)

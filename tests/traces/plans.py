@@ -450,7 +450,13 @@ class Plan:
 
 
 def filled(
-    names: Iterable[str], seconds: float, *, count: int = 16, workers: int = 2, threads: int = 2
+    names: Iterable[str],
+    seconds: float,
+    *,
+    count: int = 16,
+    workers: int = 2,
+    threads: int = 2,
+    since: float = 0.0,
 ) -> list[Task]:
     """Plan equal tasks of each function, in the same number, one after another on each thread."""
     tasks: list[Task] = []
@@ -458,7 +464,7 @@ def filled(
         for number in range(count):
             place = len(tasks)
             turn, lane = divmod(place, workers * threads)
-            begin = turn * seconds
+            begin = since + turn * seconds
             worker, thread = divmod(lane, threads)
             tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
     return tasks
