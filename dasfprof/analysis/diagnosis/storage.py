@@ -12,8 +12,7 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.cores import most_of, sampled_libraries
 from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.stack_samples.places import seconds_by
-from dasfprof.analysis.stack_samples.spent import samples_of
+from dasfprof.analysis.stack_samples.places import fractions_by
 from dasfprof.analysis.under_way.state import Stack
 from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
@@ -35,8 +34,8 @@ _FEWEST, _AGAIN = 2, 0.05
 _TIMES_USED, _UNUSED = 3.0, 1e7
 #: Smallest and largest block size that is advised for files of fsspec.
 _BLOCKS = 2**16, 2**22
-#: Functions that read tables, and minimum number of samples to estimate how long reading takes.
-_READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
+#: Functions that read tables.
+_READ_TABLES = {"read_csv", "read_table", "read_parquet"}
 _ARRAYS = re.compile(r"/(?:h5py|zarr)/")
 
 
@@ -267,9 +266,6 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
     """Return the fraction of a function's time in reads of tables, HDF5 or Zarr (0 if unknown)."""
-    samples, _ = samples_of(run.trace, function)
-    if len(samples) < _FEWEST_SAMPLES:
-        return 0.0
 
     def reads(stack: Stack) -> bool:
         return any(
@@ -277,7 +273,7 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
             for frame in stack
         )
 
-    return float(seconds_by(run.trace, samples, reads)[True] / samples.interval.sum())
+    return fractions_by(run.trace, function, reads)[True]
 
 
 def _read_items(run: RunFigures) -> pd.DataFrame:

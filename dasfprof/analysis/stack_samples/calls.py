@@ -11,13 +11,10 @@ from collections.abc import Collection
 import pandas as pd
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.stack_samples.places import seconds_by
-from dasfprof.analysis.stack_samples.spent import samples_of
+from dasfprof.analysis.stack_samples.places import fractions_by
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.state import Stack, write_frame
 
-#: Minimum number of samples for a result.
-_FEWEST_SAMPLES = 20
 #: Functions of pandas as the end of the file and the name: functions that pass single rows to
 #: Python code, the function that gets an item of a column or row, and the one that it calls for a
 #: value.
@@ -64,17 +61,14 @@ def time_by_row(run: Run, function: str) -> tuple[float, float]:
     only counts the time in which pandas creates or reads a row. Both are 0 if there is little
     evidence.
     """
-    samples, _ = samples_of(run, function)
-    if len(samples) < _FEWEST_SAMPLES:
-        return 0.0, 0.0
-    rows, values, total = 0.0, 0.0, float(samples.interval.sum())
-    seconds = seconds_by(run, samples, _library_calls)
-    loops = any(_LOOP in calls for calls in seconds)
-    for calls, each in seconds.items():
+    rows, values = 0.0, 0.0
+    shares = fractions_by(run, function, _library_calls)
+    loops = any(_LOOP in calls for calls in shares)
+    for calls, share in shares.items():
         by_row, of_row = _row_calls(calls, loops)
-        rows += each * (by_row or of_row)
-        values += each * of_row
-    return (rows / total, values / total) if values >= _BY_VALUE * total else (0.0, 0.0)
+        rows += share * (by_row or of_row)
+        values += share * of_row
+    return (rows, values) if values >= _BY_VALUE else (0.0, 0.0)
 
 
 def time_by_value(run: Run, function: str) -> float:
@@ -82,16 +76,12 @@ def time_by_value(run: Run, function: str) -> float:
 
     The result is 0 if there are few samples.
     """
-    samples, _ = samples_of(run, function)
-    if len(samples) < _FEWEST_SAMPLES:
-        return 0.0
-    by_value = 0.0
-    for calls, seconds in seconds_by(run, samples, _library_calls).items():
-        # Pandas runs this code for each value of a column.
-        if _BY_VALUE_OF_COLUMN in calls:
-            (file, _) = calls[-1]
-            by_value += 0.0 if file.startswith("pandas/") else seconds
-    return by_value / float(samples.interval.sum())
+    # Pandas runs this code for each value of a column.
+    return sum(
+        share
+        for calls, share in fractions_by(run, function, _library_calls).items()
+        if _BY_VALUE_OF_COLUMN in calls and not calls[-1][0].startswith("pandas/")
+    )
 
 
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
@@ -101,19 +91,18 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
     second is the fraction of that library time that was spent in the library's own code, and not in
     the code that it calls. The name is empty if there is no such library function.
     """
-    samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)
     loops = within.copy()
-    for calls, seconds in seconds_by(run, samples, _library_calls).items():
+    for calls, share in fractions_by(run, function, _library_calls).items():
         places = [(file.rpartition("/")[0], call) for file, call in calls]
         caller = next((each for each in reversed(places) if each in _ONE_BY_ONE), None)
         if caller is not None:
-            within[_ONE_BY_ONE[caller]] += seconds
-            loops[_ONE_BY_ONE[caller]] += seconds * (places[-1][0] == caller[0])
-    if len(samples) < _FEWEST_SAMPLES or not within:
+            within[_ONE_BY_ONE[caller]] += share
+            loops[_ONE_BY_ONE[caller]] += share * (places[-1][0] == caller[0])
+    if not within:
         return "", 0.0, 0.0
     name = max(within, key=within.__getitem__)
-    return name, within[name] / float(samples.interval.sum()), loops[name] / within[name]
+    return name, within[name], loops[name] / within[name]
 
 
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
@@ -121,15 +110,13 @@ def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
 
     Only lines of the user's code count. If there are none, the line is empty.
     """
-    samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
     # Time in Python functions that these lines call does not count.
-    seconds = seconds_by(run, samples, lambda stack: stack[-1])
-    nested = {frame: each for frame, each in seconds.items() if (frame.file, frame.line) in lines}
-    if len(samples) < _FEWEST_SAMPLES or not nested:
+    shares = fractions_by(run, function, lambda stack: stack[-1])
+    nested = {frame: each for frame, each in shares.items() if (frame.file, frame.line) in lines}
+    if not nested:
         return "", 0.0
-    total = float(samples.interval.sum())
-    return write_frame(max(nested, key=nested.__getitem__)), sum(nested.values()) / total
+    return write_frame(max(nested, key=nested.__getitem__)), sum(nested.values())
 
 
 @once_per_trace
@@ -211,9 +198,6 @@ def time_inside(
 
     Functions in `calls` that are also in `others` do not count.
     """
-    samples, _ = samples_of(run, function)
-    if len(samples) < _FEWEST_SAMPLES:
-        return 0.0
     # The names of Dask's layers drop or change underscores.
     names = {_plain(call) for call in calls} - {_plain(other) for other in others}
 
@@ -222,7 +206,7 @@ def time_inside(
             not names.isdisjoint(map(_plain, frame.function.split("."))) for frame in _called(stack)
         )
 
-    return float(seconds_by(run, samples, is_inside)[True] / samples.interval.sum())
+    return fractions_by(run, function, is_inside)[True]
 
 
 def _plain(name: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Literal, TypeVar
 
 import numpy as np
+import pandas as pd
 
-from dasfprof.analysis.numeric.intervals import overlap
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.spent import WAITING, Samples, Spent, samples_of, spent
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -92,28 +92,6 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
     return line, "" if line is caller else f"{caller.function} ({library_of(caller.file)})"
 
 
-class Places:
-    """The name of each row of `Trace.stacks`, such as its line or library, as a code.
-
-    The function `name` returns the name of a stack.
-    """
-
-    def __init__(self, name: Callable[[Stack], Hashable], stacks: Iterable[Stack]) -> None:
-        numbers: dict[Hashable, int] = {}
-        codes = [numbers.setdefault(name(stack), len(numbers)) if stack else -1 for stack in stacks]
-        #: Distinct names. The last name is None, for unknown stacks.
-        self.names: list[Hashable] = [*numbers, None]
-        self._codes = np.array([*codes, -1], dtype=np.int64)
-        self._codes[self._codes < 0] = len(numbers)
-
-    def codes(self, stacks: Array) -> Array:
-        """Return the code of the name of each stack.
-
-        The stacks are rows of `Trace.stacks`, or -1 if unknown.
-        """
-        return self._codes[stacks]
-
-
 @once_per_trace
 def all_stacks(run: Run) -> list[Stack]:
     """Return the rows of `Trace.stacks`."""
@@ -128,14 +106,19 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 
 
 @once_per_trace
-def places(run: Run, by: By) -> Places:
-    """Return the name for each stack of a trace.
+def places(run: Run, by: By) -> tuple[list[Hashable], Array]:
+    """Return distinct names of stacks, and the index of the name of each row of `Trace.stacks`.
 
     - line: the innermost line of the user's code, or else the innermost line, as a `Frame`
     - function: the innermost function, as ``(file, function)``
     - library: the library of the innermost function
+
+    The last name is None. Empty stacks have it, and so does the last index, for unknown stacks.
     """
-    return Places(_NAMES[by], all_stacks(run))
+    names = [_NAMES[by](stack) if stack else None for stack in (*all_stacks(run), ())]
+    distinct = [*dict.fromkeys(name for name in names if name is not None), None]
+    numbers = {name: number for number, name in enumerate(distinct)}
+    return distinct, np.array([numbers[name] for name in names], dtype=np.int64)
 
 
 def seconds_by(
@@ -148,6 +131,28 @@ def seconds_by(
     for row in np.unique(samples.stack[known]).tolist():
         seconds[name(stacks[row])] += float(by_stack[row])
     return seconds
+
+
+#: Minimum number of samples of a function (or of the client) for a result.
+_FEWEST_SAMPLES = 20
+
+
+def fractions_by(
+    run: Run, function: str, name: Callable[[Stack], Name], *, waiting: bool = False
+) -> defaultdict[Name, float]:
+    """Return the fractions of a function's time in samples, by the names of their stacks.
+
+    If `waiting`, only samples that show a wait count. The result is empty if the function has few
+    samples.
+    """
+    samples, _ = samples_of(run, function)
+    total = float(samples.interval.sum())
+    if len(samples) < _FEWEST_SAMPLES or not total > 0:
+        return defaultdict(float)
+    if waiting:
+        samples = samples.take(samples.activity == WAITING)
+    seconds = seconds_by(run, samples, name)
+    return defaultdict(float, {each: took / total for each, took in seconds.items()})
 
 
 @dataclass(frozen=True)
@@ -168,12 +173,11 @@ def hot_places(
 ) -> HotPlaces:
     """Return where task runs of a function and a step (or of all, if None) spent their time."""
     samples, functions = samples_of(run, function, step)
-    named = places(run, by)
-    codes, count = named.codes(samples.stack), len(named.names)
-    times = spent(samples, codes, count, functions)
+    names, codes = places(run, by)
+    times = spent(samples, codes[samples.stack], len(names), functions)
     order = np.argsort(-times.seconds, kind="stable")
     order = order[times.samples[order] > 0]
-    names = [named.names[row] for row in order.tolist()]
+    names = [names[row] for row in order.tolist()]
     inside = _inside(run, samples) if by == "line" else {}
     calls = [inside.get(name, ("", 1.0)) for name in names]
     return HotPlaces(
@@ -188,16 +192,13 @@ def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
     for name, each in seconds.items():
         if name is not None:
             calls[name[0]][name[1]] = each
-    longest = {line: max(by_call, key=by_call.__getitem__) for line, by_call in calls.items()}
-    totals = {line: sum(by_call.values()) for line, by_call in calls.items()}
-    return {
-        line: (call, calls[line][call] / totals[line] if totals[line] > 0 else 1.0)
-        for line, call in longest.items()
-    }
+    inside = {}
+    for line, by_call in calls.items():
+        call, total = max(by_call, key=by_call.__getitem__), sum(by_call.values())
+        inside[line] = call, by_call[call] / total if total > 0 else 1.0
+    return inside
 
 
-#: Minimum number of samples for a result.
-_FEWEST = 20
 _ACQUIRES = {"acquire", "__enter__"}
 #: Pattern of a line that acquires a lock. A lock in C code has no frame, so this line is innermost.
 _LINE_OF_LOCK = re.compile(r"^with\b.*lock|\.acquire\(", re.IGNORECASE)
@@ -264,12 +265,7 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
 
     The result is empty if there are too few samples.
     """
-    samples, _ = samples_of(run, function)
-    total = float(samples.interval.sum())
-    if len(samples) < _FEWEST or not total > 0:
-        return {}
-    seconds = seconds_by(run, samples.take(samples.activity == WAITING), waited_for)
-    return {what: each / total for what, each in seconds.items()}
+    return fractions_by(run, function, waited_for, waiting=True)
 
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
@@ -291,8 +287,8 @@ def imported_by(run: Run, function: str, least: float) -> str:
 
 # Sentences about the samples of a function and of the client, which findings quote as evidence.
 
-#: Minimum number of samples, and minimum fraction of the time, for which a line is named.
-_FEWEST_SAMPLES, _LEAST = 20, 0.2
+#: Minimum fraction of the time for which a line is named.
+_LEAST = 0.2
 #: Description of a client that imports modules, and of one whose imports are mostly Dask's.
 IMPORTS, IMPORTS_DASK = "imported modules", "most of dask."
 #: Minimum number of samples of a client that imports. It is low, because their stacks are clear.
@@ -357,12 +353,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
 
     `begins` and `ends` are sorted, disjoint time ranges in Unix seconds.
     """
-    table = run.client_samples
-    if not len(begins):
-        return ""
-    time = table["time"].to_numpy(dtype=float)
-    span = np.searchsorted(begins, time, "right") - 1
-    table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
+    table = _client_samples(run, begins, ends)
     samples = Samples.from_table(table)
     total = float(samples.interval.sum())
     if total > 0 and (imports := _client_imports(run, samples, total)):
@@ -395,8 +386,7 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
 
 def client_line(run: Run, begin: float, end: float) -> Frame | None:
     """Return the user's line that the client executed for most of a time range, or None."""
-    table = run.client_samples
-    samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
+    samples = Samples.from_table(_client_samples(run, [begin], [end]))
     # Calls that a library makes in its own threads meanwhile are due to this line as well.
     line, seconds = _longest_line(run, samples)
     if line is None or not seconds > _MOSTLY * samples.interval.sum() or not is_of_user(line):
@@ -411,9 +401,7 @@ def client_fraction(
 
     Only samples in the time ranges count. The ranges are sorted and disjoint, in Unix seconds.
     """
-    table, stacks = run.client_samples, [*all_stacks(run), ()]
-    time = table["time"].to_numpy(dtype=float)
-    table = table[overlap(time, time + 1e-6, begins, ends) > 0]
+    table, stacks = _client_samples(run, begins, ends), [*all_stacks(run), ()]
     if not len(table):
         return 0.0
     if files is None:
@@ -425,23 +413,31 @@ def client_fraction(
 def traversing(run: Run, begin: float, end: float) -> float:
     """Return the seconds between `begin` and `end` in which delayed() traversed values."""
     # The values are the lists, dicts and other collections that the client passes to delayed().
-    table = run.client_samples
-    samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
-    return seconds_by(run, samples, _traverses)[True]
+    samples = Samples.from_table(_client_samples(run, [begin], [end]))
+
+    def traverses(stack: Stack) -> bool:
+        return any(
+            frame.function == "unpack_collections" and frame.file.endswith("delayed.py")
+            for frame in stack
+        )
+
+    return seconds_by(run, samples, traverses)[True]
 
 
-def _traverses(stack: Stack) -> bool:
-    return any(
-        frame.function == "unpack_collections" and frame.file.endswith("delayed.py")
-        for frame in stack
-    )
+def _client_samples(
+    run: Run, begins: Array | Sequence[float], ends: Array | Sequence[float]
+) -> pd.DataFrame:
+    """Return the client's samples in sorted, disjoint time ranges in Unix seconds."""
+    time = run.client_samples["time"].to_numpy(dtype=float)
+    begun, ended = np.searchsorted(begins, time, "right"), np.searchsorted(ends, time, "left")
+    return run.client_samples[begun > ended]
 
 
 def _longest_line(run: Run, samples: Samples) -> tuple[Frame | None, float]:
     """Return the line with most seconds of the samples (None if unknown), and these seconds."""
-    named = places(run, "line")
-    seconds = np.bincount(named.codes(samples.stack), samples.interval, len(named.names))
-    line = named.names[int(seconds.argmax())]
+    names, codes = places(run, "line")
+    seconds = np.bincount(codes[samples.stack], samples.interval, len(names))
+    line = names[int(seconds.argmax())]
     return line if isinstance(line, Frame) else None, float(seconds.max())
 
 

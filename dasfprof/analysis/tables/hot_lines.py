@@ -199,15 +199,15 @@ def client_activity(run: Run) -> pd.DataFrame:
     """
     table = run.client_samples
     samples = Samples.from_table(table)
-    named = places(run, "line")
-    lines = named.codes(samples.stack)
-    phases, count = table["phase"].astype("category").cat, max(len(named.names), 1)
+    places_of_stacks, codes = places(run, "line")
+    lines, count = codes[samples.stack], len(places_of_stacks)
+    phases = table["phase"].astype("category").cat
     phase = phases.codes.to_numpy(dtype=np.int64)
     pairs, groups = np.unique(phase * count + lines, return_inverse=True)
     totals = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
     idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
     order = np.argsort(-totals.seconds, kind="stable")
-    names = [named.names[row] for row in (pairs[order] % count).tolist()]
+    names = [places_of_stacks[row] for row in (pairs[order] % count).tolist()]
     known = [*map(str, phases.categories), UNKNOWN]
     return pd.DataFrame(
         {

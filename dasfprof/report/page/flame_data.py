@@ -65,14 +65,13 @@ def _line_data(
         function name, one list per line: the index in ``places``, and the values of `amounts_of`.
         ``fewest`` is a number of samples. Task runs with fewer samples are left out.
     """
-    named = places(run, "line")
-    lines = named.codes(stacks)
+    names, codes = places(run, "line")
+    lines, count = codes[stacks], len(names)
     used: dict[int, int] = {}
     columns, fewest = _of_runs(run, rows, lines, parts, used)
-    count = len(named.names)
     by_function = _of_functions(run, functions * count + lines, parts, count, used)
     # Lists of file, line (0 if unknown) and function. Other data refers to them by index.
-    frames = [named.names[number] for number in used]
+    frames = [names[number] for number in used]
     known = [each if isinstance(each, Frame) else Frame(UNKNOWN, "", 0) for each in frames]
     listed = [[frame.file, max(frame.line, 0), frame.function] for frame in known]
     return columns, {"places": listed, "functions": by_function, "fewest": fewest}
@@ -336,10 +335,9 @@ def _stays(
     first = np.flatnonzero(np.append(True, ~goes_on))
     ends = time[np.append(first[1:], len(time)) - 1]
     lengths = np.add.reduceat(interval, first)
-    named = places(run, "line")
-    lines = named.codes(stack[first])
+    names, codes = places(run, "line")
     longest = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
-    frames = [named.names[line] if line >= 0 else None for line in lines[longest].tolist()]
+    frames = [names[code] for code in codes[stack[first[longest]]].tolist()]
     nowhere = UNKNOWN, 0, ""
     numbers = [
         _place(known, *((f.file, f.line, f.function) if isinstance(f, Frame) else nowhere))
