@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -220,25 +219,31 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
-    start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
+    start, stop, seconds, waiting, receiving = (
+        main[name].to_numpy(dtype=float)
+        for name in ("time", "stop", "seconds", "waiting", "receiving")
+    )
     within = _within(start, stop, begins, ends)
     # A row may sum up several calls. If it is only partly inside a range, it is unknown which of
     # its calls were inside.
     alone, inside = main["calls"].to_numpy() <= 1, within >= _INSIDE * (stop - start)
     if within[~alone & ~inside].sum() > _UNKNOWN * (ends - begins).sum():
         return {}
-    seconds, waiting, receiving = (
-        main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
-    )
     # Within a call, the client first prepares, then waits, then receives.
     came = np.where(alone, start + seconds, stop) - receiving
-    waited = came - waiting
-    scaled = main.assign(
-        seconds=np.where(alone, within, np.minimum(seconds, within)),
-        waiting=np.where(alone, _within(waited, came, begins, ends), waiting),
-        receiving=np.where(alone, _within(came, came + receiving, begins, ends), receiving),
-    )
-    return _classes(scaled[alone | inside], float((ends - begins).sum()))
+    seconds = np.where(alone, within, np.minimum(seconds, within))
+    waiting = np.where(alone, _within(came - waiting, came, begins, ends), waiting)
+    receiving = np.where(alone, _within(came, came + receiving, begins, ends), receiving)
+    scatters = (main["call"].astype(object) == "scatter").to_numpy()
+    computes, scatters = (alone | inside) & ~scatters, (alone | inside) & scatters
+    by_class = {
+        ClientTime.WAITING: float(waiting[computes].sum()),
+        ClientTime.RECEIVING: float(receiving[computes].sum()),
+        ClientTime.PREPARING: float((seconds - waiting - receiving)[computes].sum()),
+        ClientTime.SCATTERING: float(seconds[scatters].sum()),
+    }
+    remaining = float((ends - begins).sum()) - sum(by_class.values())
+    return {**by_class, ClientTime.PROGRAM: max(remaining, 0.0)}
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
@@ -248,21 +253,6 @@ def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
     """
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
-
-
-def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
-    named = table["call"].astype(object).to_numpy()
-    seconds, waiting, receiving = (
-        table[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
-    )
-    scatters = named == "scatter"
-    by_class = {
-        ClientTime.WAITING: float(waiting[~scatters].sum()),
-        ClientTime.RECEIVING: float(receiving[~scatters].sum()),
-        ClientTime.PREPARING: float((seconds - waiting - receiving)[~scatters].sum()),
-        ClientTime.SCATTERING: float(seconds[scatters].sum()),
-    }
-    return {**by_class, ClientTime.PROGRAM: max(total - sum(by_class.values()), 0.0)}
 
 
 _TEXTS = ("kind", "name", "why", "held", "file", "code")
@@ -284,16 +274,8 @@ def find_sent(run: Run) -> pd.DataFrame:
     (bytes) and ``seconds`` (of pickling the value once) are means over these graphs. ``total`` is
     the number of bytes in all tasks.
     """
-    return _sums_of_sent(run.sent_values) if len(run.sent_values) else _nothing_sent()
-
-
-@cache
-def _nothing_sent() -> pd.DataFrame:
-    return _sums_of_sent(pd.DataFrame(columns=[*_TEXTS, *_NUMBERS]))
-
-
-def _sums_of_sent(values: pd.DataFrame) -> pd.DataFrame:
-    groups = values.astype({**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)})
+    texts, numbers = dict.fromkeys(_TEXTS, object), dict.fromkeys(_NUMBERS, float)
+    groups = run.sent_values.astype({**texts, **numbers})
     values = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
         why=("why", "first"),
         held=("held", "first"),
