@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.processes import other_threads_cpu
-from dasfprof.analysis.numeric.groups import Groups, as_type, is_nothing, ratio
+from dasfprof.analysis.numeric.groups import Groups, as_type, is_constant, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
@@ -337,7 +337,7 @@ def _split_running(
 ) -> tuple[Array, Array, Array, Array]:
     """Divide seconds in functions into time on a core, CPU wait, storage wait, and blocked time."""
     computing = np.minimum(cpu, seconds)
-    if is_nothing(core_wait):
+    if is_constant(core_wait) and np.isnan(core_wait[0]):
         return computing, core_wait, core_wait, core_wait
     waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
     remaining = seconds - computing - waiting
@@ -354,10 +354,8 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     `finishing` has the thread-seconds of each worker after functions. Only the workers' samples in
     `run` are used.
     """
-    memory, count = run.managed_memory, len(run.workers)
-    if "spill_write" not in memory or not len(memory):
-        return np.zeros(count)
-    workers = Groups(memory["worker_id"].to_numpy(), count)
+    memory = run.managed_memory
+    workers = Groups(memory["worker_id"].to_numpy(), len(run.workers))
     written = memory["spill_write"].to_numpy(dtype=float)
     written = np.where(np.isfinite(written), written, np.nan)
     # After a function, its result is stored, and other results may be spilled, before the thread is

@@ -9,7 +9,7 @@ import numpy as np
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
-from dasfprof.analysis.stack_samples.spent import LOCK, RUNNING, WAITING, Samples
+from dasfprof.analysis.stack_samples.spent import LOCK, WAITING, Samples
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
@@ -88,16 +88,15 @@ def _cause(samples: Samples, at_work: float) -> str:
     counted = samples.interval[np.isfinite(samples.cpu)].sum()
     if counted > 0 and np.nansum(samples.run_queue) >= _MOST * counted:
         return "no core"
-    by_activity = {
-        name: samples.interval[samples.activity == number].sum()
-        for name, number in (("working", RUNNING), ("lock", LOCK), ("waiting", WAITING))
-    }
+    locked, waiting = (
+        samples.interval[samples.activity == activity].sum() for activity in (LOCK, WAITING)
+    )
     is_busy = counted > 0 and np.nansum(samples.cpu) >= _MOST * counted
-    if not is_busy and by_activity["lock"] >= _MOST * total:
+    if not is_busy and locked >= _MOST * total:
         return "lock"
     if at_work < _MOST * total:  # The loop was about to continue.
         return "unknown"
-    return "waiting" if by_activity["waiting"] >= _MOST * total else "working"
+    return "waiting" if waiting >= _MOST * total else "working"
 
 
 #: Threshold (seconds): a loop with this delay counts as blocked. Dask's own handlers take less.
@@ -113,8 +112,6 @@ def blocked_on_the_way(run: Run) -> Array:
     slots = run.slots
     seconds = np.zeros(len(slots.worker))
     memory = run.managed_memory
-    if "loop_lag" not in memory or not len(memory):
-        return seconds
     lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
     time = run.on_one_clock(memory["time"], worker)
     late = lag >= _BLOCKED

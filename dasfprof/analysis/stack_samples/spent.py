@@ -167,8 +167,6 @@ def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted:
 
     The fraction is NaN if unknown. The last item is NaN, for samples without a task run.
     """
-    if column not in tasks:
-        return np.full(len(tasks) + 1, np.nan)
     values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))
     known = counted & np.isfinite(values) & np.isfinite(seconds)
     # Only task runs in the mask `counted` have the values.
