@@ -6,7 +6,7 @@ Figures are computed for all groups at once, without a loop over groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -205,10 +205,7 @@ class GroupSums:
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
         """Rename the groups, and merge groups that get the same name."""
-        renamed = GroupSums(
-            list(names), self.rows, self.sums, self.known, self.lowest, self.highest
-        )
-        return GroupSums.merged([renamed])
+        return GroupSums.merged([replace(self, names=list(names))])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -229,11 +226,6 @@ class GroupSums:
 def is_constant(array: Array) -> bool:
     """Return whether an array consists of one value that is stored once and repeated."""
     return array.strides == (0,) and len(array) > 0
-
-
-def is_nothing(array: Array) -> bool:
-    """Return whether an array consists of one NaN that is stored once and repeated."""
-    return is_constant(array) and bool(np.isnan(array[0]))
 
 
 def as_type(array: Array, dtype: Any) -> Array:

@@ -229,16 +229,17 @@ class Course(str, Enum):
 class Drift:
     """Mean change of a series per step, with a confidence interval."""
 
-    #: First value of the series, value after half of the steps, and last value.
-    first: float
-    half: float
-    last: float
+    #: First value of the series, value after half of the steps, and last value. NaN if there are no
+    #: values.
+    first: float = math.nan
+    half: float = math.nan
+    last: float = math.nan
     #: Mean change per step, and the bounds of its 95 % confidence interval. NaN if there are too
     #: few values.
-    each: float
-    least: float
-    most: float
-    course: Course
+    each: float = math.nan
+    least: float = math.nan
+    most: float = math.nan
+    course: Course = Course.FEW
 
 
 def drift_of(values: Array, steps: Array | None = None) -> Drift:
@@ -248,13 +249,12 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
     """
     changes = np.diff(values)
     steps = np.ones(len(changes)) if steps is None else steps
-    unknown = float("nan")
     if not len(values):
-        return Drift(unknown, unknown, unknown, unknown, unknown, unknown, Course.FEW)
+        return Drift()
     middle = int(np.searchsorted(np.cumsum(steps), steps.sum() / 2)) + 1 if len(steps) else 0
     first, half, last = (float(values[at]) for at in (0, min(middle, len(values) - 1), -1))
     if len(values) < FEWEST:
-        return Drift(first, half, last, unknown, unknown, unknown, Course.FEW)
+        return Drift(first, half, last)
     # The values are assumed to be a random walk with drift, in which each change persists. So
     # values that merely wander do not count as a trend. If values scatter around a line instead,
     # the interval is wider than necessary.
