@@ -108,7 +108,7 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     run = RunFigures(TraceAnalyser(tmp_path, progress=False).run)
 
     def told(function: str | None) -> str:
-        return located(Finding.of("", "It is.", "Seen.", "", function=function), run).evidence
+        return located(Finding.of("It is.", "Seen.", "", function=function), run).evidence
 
     assert told("fit") == "Seen. fit ran in the step fit (75 % of its time)."
     assert told("load") == "Seen. load ran in the step fit."

@@ -16,10 +16,10 @@ SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
 #: Findings about the run of ten seconds.
 FINDINGS = (
-    Finding.of("slow-sums", "Sums are slow.", "1.25 s", "Do less.", seconds=2.5, function=SUM),
-    Finding.of("a-time", "A pause.", "1 s", "Do more.", seconds=1.0, start=3.0, stop=3.5),
-    Finding.of("one-worker", "One is slow.", "", "Go.", seconds=0.25, worker="worker-node-1"),
-    Finding.of("hostile", SCRIPT, ESCAPES, SCRIPT, function=SCRIPT, worker=ESCAPES),
+    Finding.of("Sums are slow.", "1.25 s", "Do less.", rule="slow-sums", seconds=2.5, function=SUM),
+    Finding.of("A pause.", "1 s", "Do more.", rule="a-time", seconds=1.0, start=3.0, stop=3.5),
+    Finding.of("One is slow.", "", "Go.", rule="one-worker", seconds=0.25, worker="worker-node-1"),
+    Finding.of(SCRIPT, ESCAPES, SCRIPT, rule="hostile", function=SCRIPT, worker=ESCAPES),
 )
 
 
@@ -65,10 +65,10 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
 def test_every_severe_finding_is_seen_and_symptoms_are_folded(
     open_page: Opener, analyser: Diagnosed, tmp_path: Path
 ) -> None:
-    symptom = Finding.of("load-imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
-    cause = Finding.of("client-bound", "Nothing was sent.", "", "Submit more.", seconds=3.0)
+    symptom = Finding.of("Work is uneven.", "", "Split it.", rule="load-imbalance", seconds=2.9)
+    cause = Finding.of("Nothing was sent.", "", "Submit more.", rule="client-bound", seconds=3.0)
     others = [
-        Finding.of("retried-tasks", f"Call {n} fails.", "", "Fix it.", seconds=2.8 - n / 10)
+        Finding.of(f"Call {n} fails.", "", "Fix it.", rule="retried-tasks", seconds=2.8 - n / 10)
         for n in range(4)
     ]
     told = Diagnosed(analyser.trace)

@@ -11,7 +11,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.registry import Advice, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.stragglers import StragglerRuns
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import p2p_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import open_spans
@@ -106,7 +106,6 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
     )
     why = shuffle if of_key else ""
     yield Finding.of(
-        "data-skew",
         "One partition of {function} is far larger than the others: {size}, {times} times the "
         "median. Its task takes {longer} longer than usual."
         if fat.sum() == 1
@@ -184,7 +183,6 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     alike = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
     cause = Counter(stragglers.cause[alike].tolist()).most_common(1)[0][0]
     yield Finding.of(
-        "stragglers",
         "{tasks:task} took far longer than comparable tasks of the same function: up to {longest} "
         "in {function}, where the median is {median}. CPU wait is not included.",
         (
@@ -236,7 +234,6 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
             "disks (node_resource_usage()). "
         )
         yield Finding.of(
-            "slow-worker",
             f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
             " times as long there as elsewhere.",
             "The median duration, not counting CPU wait, is {here} there and {elsewhere} "
@@ -283,7 +280,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
 def load_imbalance(run: RunFigures) -> Iterator[Finding]:
     """Find workers that have so much more work than others that the others become idle."""
     lives = run.accounts.lives
-    busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
+    busy = run.accounts.of_lives[:, :USES].sum(axis=1)
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
     load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
     comparable = (workers.sizes > 0) & ~_cannot_be_compared(run)
@@ -303,7 +300,6 @@ def load_imbalance(run: RunFigures) -> Iterator[Finding]:
     labels = run.workers.labels[comparable]
     busiest = str(labels[load.argmax()])
     yield Finding.of(
-        "load-imbalance",
         "Work is spread unevenly: a thread of {busiest} is busy for {most}, but a thread of "
         "{idlest} only for {least}.",
         "Threads are busy for {mean} on average, so imbalance costs {lost} of the workers' time. "
@@ -431,7 +427,6 @@ def warm_up(run: RunFigures) -> Iterator[Finding]:
         f"They import {library}. " if library.isidentifier() else "What they did was not recorded. "
     )
     yield Finding.of(
-        "warm-up",
         "The first runs of {function} on a worker take far longer than later runs: {took} "
         "against {usual} (medians).",
         "{runs:first run} on {workers} of {workers_of_function:worker} took longer than "
@@ -469,7 +464,6 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
     # Workers have already imported Dask, so the advice to import it would have no effect.
     module = next((repr(name) for name in names if name not in {"dask", "distributed"}), "...")
     yield Finding.of(
-        "warm-up",
         f"Workers imported {', '.join(names) or 'modules'} when their first tasks arrived. These "
         "tasks waited for up to {longest} each.",
         "Imports blocked the workers' event loops for {share} of the time in which tasks were in "

@@ -64,7 +64,6 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
         "How long it took to send the graphs is not recorded. "
     )
     yield Finding.of(
-        "repeated-gathers",
         "The client fetches results one at a time: {calls:call} to {call} took {receiving}, not "
         "counting the wait for results to be computed.",
         "Each call took {each} on average. Most were made at {line}. The wait for results to be "
@@ -98,7 +97,6 @@ def large_gathers(run: RunFigures) -> Iterator[Finding]:
     if received < _MUCH or not seconds > _SHARE * run.wall:
         return
     yield Finding.of(
-        "large-gathers",
         "The client fetches {received} of results and waits {receiving} for them after they have "
         "been computed.",
         "{calls:call} fetched these results, mostly at {line}. See client_calls().",
@@ -129,7 +127,6 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
     call = str(longest["call"].iloc[0])
     what, by = _sent_at(run, longest), _handed_by(run, longest)
     yield Finding.of(
-        "slow-tokenization",
         "The client spends {hashing} hashing large objects to generate task keys.",
         "{there} of this time was spent at "
         f"{{line}}{'' if call == 'tokenising' else ', in {call}'}."
@@ -232,7 +229,6 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
             "once and pass its future: client.scatter([object], broadcast=True, hash=False)[0]."
         )
     yield Finding.of(
-        "large-objects-in-graph",
         f"{what}: {{size}} in each of {{tasks:task}}. In total, {{bytes}} are pickled and "
         "unpickled, separately for each task.",
         f"The graph was sent at {{line}}.{where if held or not a_function else ''} Handling these "
@@ -402,7 +398,6 @@ def slow_startup(run: RunFigures) -> Iterator[Finding]:
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
     parts = ", ".join(f"{stage.value} {Seconds(first_task.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(
-        "slow-startup",
         "The first task reaches the scheduler only after {late}, which is {share} of the time "
         f"until the {'last task finishes' if run.end is None else 'run ends'}.",
         f"Times that the client measured: {parts}. {{client}}{value}See time_to_first_task().",

@@ -76,7 +76,6 @@ def gil_contention(run: RunFigures) -> Iterator[Finding]:
         return  # These tasks sleep, wait for something other than the GIL, or were hardly sampled.
     waits = run.waits_for_cores
     yield Finding.of(
-        "gil-contention",
         "Threads compete for the GIL of their process: {at_a_time} tasks at a time, most of them "
         "{function}, use only {cores} cores.",
         "For {blocked} of their time, these tasks neither used a core nor waited for one. Stack "
@@ -170,7 +169,6 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
             else ". Also check the host for other programs, which this trace does not record."
         )
     yield Finding.of(
-        "cpu-oversubscribed",
         "Tasks that use the CPU wait for a core for {share} of their time, although there are "
         "only {threads:thread} for {cores:core}."
         if enough
@@ -341,7 +339,6 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     left = run.working[rows] - collecting[rows] + run.core_wait[rows]
     more = " The same is true of {others:other function}." if much.sum() > 1 else ""
     yield Finding.of(
-        "garbage-collection",
         "Python's garbage collector takes {share} of the CPU time of {function}.",
         "It took {taken} of the {cpu} of CPU time in {tasks:task}, not counting collections of the "
         f"youngest generation.{more} The collector starts when the number of container objects "

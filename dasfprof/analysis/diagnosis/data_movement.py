@@ -96,7 +96,6 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
             "be reduced, use a dask.dataframe, which moves columns instead of objects."
         ]
     yield Finding.of(
-        "transfer-bound",
         "Workers wait for data from each other: {waiting} of thread time and {on_path} of the "
         "critical path, mostly for results of {function}.",
         f"{{moved}} were transferred{', not counting P2P shuffles' if np.isnan(shuffled) else ''}. "
@@ -165,7 +164,6 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     why = f" A worker spills when {when} of its limit." if when and changes else ""
     used = ". The process of one worker used up to {process}"
     yield Finding.of(
-        "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
         "Spilling takes {spilling} of thread time. Other overhead, before and after the tasks' "
@@ -206,7 +204,6 @@ def paused_workers(run: RunFigures) -> Iterator[Finding]:
     unmanaged = _unmanaged_while_paused(run, paused)
     stays = " A paused worker had {unmanaged} of unmanaged memory while it ran no task."
     yield Finding.of(
-        "paused-workers",
         "Workers paused because their memory was nearly full: {workers:worker}, for {paused} of "
         "thread time.",
         f"A paused worker held up to {{held}} of results.{stays if unmanaged else ''} Dask cannot "
@@ -261,7 +258,6 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     row = samples.iloc[int(left.argmin())]
     at = run.trace.seconds_at(row["time"])
     yield Finding.of(
-        "host-memory-full",
         "Host {host} ran out of memory: only {left} of {total} were available.",
         "This is {share} of the host's memory, {at} after the start of the trace. See "
         "node_resource_usage().",

@@ -35,7 +35,6 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     if len(idle_ones):
         worst = idle_ones[np.argmax((idle * percent)[idle_ones])]
         yield Finding.of(
-            "gpu-idle",
             "GPUs are idle while their workers compute: GPU {gpu} of {host} is idle for {idle} of "
             "the time in which its workers run tasks.",
             "Its mean utilization over the run is {utilisation}. This affects {idle_devices} of "
@@ -53,7 +52,6 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         )
     if len(unused):
         yield Finding.of(
-            "gpu-idle",
             "{unused} of the {devices} GPUs of the workers were used by no task.",
             "The workers with these GPUs ran tasks for up to {tasks_ran}. See "
             "per_gpu_utilisation().",
@@ -78,7 +76,6 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
         return
     worst = int(np.nan_to_num(used).argmax())
     yield Finding.of(
-        "gpu-memory-full",
         "The memory of GPU {gpu} of {host} was nearly full: {used} of {total} were used.",
         f"{{full_devices}} of {{devices}} devices used {Share(_FULL)} or more of their memory. "
         "To see when, call per_gpu_utilisation(1.0).",

@@ -46,7 +46,6 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
     fewer = max(int(quota) // len(same), 1)
     too_many = fewer * len(same) < threads
     yield Finding.of(
-        "cpu-quota",
         "The CPU quota of a control group stops workers: {workers:worker} with {threads:thread} on "
         "{host} may use {quota} cores. They used up this quota, and were stopped for {stopped} "
         "({share} of the run).",
@@ -87,7 +86,6 @@ def descriptor_limit(run: RunFigures) -> Iterator[Finding]:
         return
     worst = int(share.argmax())
     yield Finding.of(
-        "descriptor-limit",
         "A worker has nearly reached its limit on open files: {files} of {limit}.",
         f"{{workers:worker}} reached at least {Share(_NEAR)} of the limit. Connections count as "
         "open files. At the limit, opening a file fails with 'Too many open files'. See "

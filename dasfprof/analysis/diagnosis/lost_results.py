@@ -129,7 +129,6 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     rhythm, how = find_rhythm(run, departures), clause(list(departures.values()))
     when = "{left} after the start of the trace" if np.isfinite(at) else "at an unknown time"
     yield Finding.of(
-        "lost-workers",
         "{workers:worker} left the cluster with {tasks:task} unfinished, most of them {most_of}"
         f"{', {clause}' if how else ''}.",
         f"{{worker}} left {when} with {{tasks_of_worker}} of these tasks. "
@@ -209,7 +208,6 @@ def cancelled_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
     yield Finding.of(
-        "cancelled-tasks",
         "The client cancelled {tasks:task} before they finished, or released their futures. "
         "{tasks_of_function} of them are tasks of {function}.",
         "These tasks had run for {ran} in total. See processed_tasks().",
@@ -243,7 +241,6 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     when = "The restart was {at} after the start of the trace. "
     seen = "They were seen running for {ran} in total. "
     yield Finding.of(
-        "cancelled-tasks",
         "{who} restarted the workers, which cancelled {tasks:unfinished task}.",
         f"{when if restarts else ''}{{sent}} of the tasks had been assigned to a worker. "
         f"{seen if ran > 0 else ''}See cluster_changes() and processed_tasks().",
@@ -298,7 +295,6 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     handling, part = _handling(run, repeated, again), np.nan_to_num(ratio(repeated, seconds))
     around = "Dask needs {handling} for the graphs of these tasks and for handling them. "
     yield Finding.of(
-        "recomputation",
         "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
         "the function {function}.",
         f"{how}. This is {{share}} of the thread time of all tasks. "

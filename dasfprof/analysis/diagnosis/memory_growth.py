@@ -103,7 +103,6 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     # Dask assumes that objects of unknown types are small.
     if processes.number.course is Course.RISES:
         return Finding.of(
-            "memory-growth",
             "Workers hold {results:more result} than at the start, and their processes grow by "
             f"more than the size that Dask measures for these results: {_COURSE}.",
             f"{together}. Either these results are larger than Dask measures, or tasks leave "
@@ -120,7 +119,6 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     )
     of_limits = "" if figures["share"] is None else " The growth is {share} of their memory limits."
     return Finding.of(
-        "memory-growth",
         f"Unmanaged memory of the workers grows {_COURSE}.",
         f"{together}.{of_limits} In the second half of the run, this memory rose by "
         "{since_half}. "
@@ -151,7 +149,6 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
             "released. "
         )
     return Finding.of(
-        "memory-growth",
         f"Results of earlier computations stay in the workers' memory, which grows {_COURSE}.",
         f"{named}The figures are the memory of all {{workers:worker}} together while no task "
         "ran. See memory_growth().",
@@ -172,7 +169,6 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
 
 def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
     return Finding.of(
-        "memory-growth",
         f"The memory of the scheduler's process grows {_COURSE}.",
         "In the second half of the run, it rose by {since_half}. See memory_growth().",
         "Release futures that are no longer needed: the scheduler keeps their tasks and graphs. "
@@ -218,7 +214,6 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
     known = np.isfinite(limit) and limit > 0
     of_limit = ", {share} of its limit of {limit}" if known else ""
     yield Finding.of(
-        "memory-growth",
         "Worker {worker} has {left} of unmanaged memory while no task is "
         f"running{of_limit}. This does not count its results, or the memory it used before its "
         "first task.",

@@ -45,7 +45,6 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     message = retried["message"].to_numpy()[(retried["category"] == category).to_numpy()][0]
     is_known = isinstance(message, str)
     yield Finding.of(
-        "retried-tasks",
         "{attempts:attempt} failed and were retried, most with {category} in {function}: "
         "{lost} of thread time.",
         f"That is {{share}} of all attempts. {'First message: {message} ' if is_known else ''}See "
@@ -105,7 +104,6 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     raised_in = "Raised at {raised_at}. " if isinstance(line, str) else ""
     because = f"; {blocked:task} that depend on them never ran" if blocked else ""
     yield Finding.of(
-        "failed-tasks",
         f"{{tasks:task}} failed: {{_named}}{others}{because}.",
         f"The first error was in {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
         "Fix the error, unless it results from the cancellation. A client had cancelled these "
@@ -170,7 +168,6 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
         first = logged[loggers.isin(runs[of_function & silent])].iloc[0]
         name = str(run.function_names[code])
         yield Finding.of(
-            "swallowed-errors",
             "{silent} of {tasks:task run} of {function} logged an error and returned None. If "
             "they caught an error, Dask does not know about it and counts them as succeeded.",
             f"{'All {tasks}' if empty == total else '{empty} of {tasks}'} results of "

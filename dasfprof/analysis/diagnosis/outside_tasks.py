@@ -88,7 +88,6 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
             "cluster has no more work, close it earlier."
         )
     yield Finding.of(
-        "work-outside-tasks",
         f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for a total of {{idle}} "
         "({share} of their time).",
         "Of this time, functions that clients run on workers took {functions}, actor calls took "
@@ -127,7 +126,6 @@ def idle_threads(run: RunFigures) -> Iterator[Finding]:
         return
     longest = max(ThreadTime, key=lambda spent: seconds[spent] * idle[spent])
     yield Finding.of(
-        "idle-threads",
         "Threads of workers are idle for {idle} of their time. The largest category, "
         f"{longest.label}, has {{longest}} of this idle time.",
         f"{longest.meaning} No other finding shows the reason. See time_accounting().",

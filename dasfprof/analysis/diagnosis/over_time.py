@@ -100,7 +100,6 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     )
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
-        "client-bound",
         "Graphs reach the scheduler late: it had no tasks for {waited} ({share} of the run, in "
         "{gaps:gap}), although the client was already waiting for results."
         if waits
@@ -208,7 +207,6 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
         saved = remains if remains >= 0.5 * saved else float("nan")
     waits = "The client waits in {called.number:call} of {called.call}, at {called.line}. "
     yield Finding.of(
-        "sequential-submission",
         "The client submits work piece by piece: {tasks:task} arrived in {graphs:round}, each "
         "after the previous one had finished. For {few} ({share} of the run), fewer tasks could "
         "run in parallel than there are threads ({threads}).",
@@ -263,7 +261,6 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
         return
     longest = int(lengths.argmax())
     yield Finding.of(
-        "no-workers",
         "There were no workers for {waited} ({share} of the run) while tasks waited for one to "
         "join.",
         "This happened {times:time}. The longest wait took {longest} and began {longest_from} "

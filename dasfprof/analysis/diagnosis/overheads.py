@@ -113,7 +113,6 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         "time. "
     )
     yield Finding.of(
-        "tasks-too-small",
         f"{'Tasks are slow to handle' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of thread time.",
         f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
@@ -314,7 +313,6 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
     yield Finding.of(
-        "scheduler-bound",
         "The scheduler is the bottleneck: for {idle} of their time, threads are idle because "
         "runnable tasks wait on the scheduler, or because it has not yet learned that earlier "
         "tasks finished.",
@@ -346,7 +344,6 @@ def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
     because = ", because the workers' event loops are blocked"
     large = "unpickling of large arguments and functions (client.scatter() them), "
     yield Finding.of(
-        "slow-dispatch",
         "Tasks take up to {longest} to get from the scheduler to a "
         f"worker{because if busy else ''}. Threads are idle for {{idle}} of their time as a "
         "result.",

@@ -104,7 +104,6 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     reduces = name.endswith(_REDUCTION) and size >= _LARGE_RESULT
     waits = run.waits_for_cores
     yield Finding.of(
-        "serial-chain",
         "A chain of {tasks:task} runs one after another: for {alone} ({share} of the run) at "
         "most one task runs at a time, mostly {function}.",
         "{alone_in_function} of this time is spent in {function}. Threads are idle without a "
@@ -160,7 +159,6 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     where = where_chunks_are_set(run, name, 1 / times)[0] if begins else ""
     where = f"{where} " if where.startswith("Set ") else ""
     yield Finding.of(
-        "too-few-tasks",
         "There are too few tasks for {threads:thread}: idle threads cost {lost} of the run's "
         "{wall}, mostly while {tasks:task} of {function} run.",
         f"Threads had no runnable task for {{idle}} of their time. {needs_cores(waits)}See "
@@ -219,7 +217,6 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
     if faster < MEDIUM * run.wall:
         return
     yield Finding.of(
-        "dominant-function",
         "One function takes most of the time: {function} takes {share} of the total task time. Its "
         f"median task takes {{median}}{uneven}.",
         "{tasks:task} took {lasted} in total, not counting CPU wait and slow first runs on each "
@@ -325,7 +322,6 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
                 "Series.dt, or NumPy functions."
             )
         yield Finding.of(
-            "row-wise",
             text,
             f"{evidence}{{hottest}}See hot_lines().",
             advice,

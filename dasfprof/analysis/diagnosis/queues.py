@@ -53,7 +53,6 @@ def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     held = float((of_lock["time"] - of_lock["since"]).sum())
     at_a_time = "one task" if limit == 1 else "{limit:task}"
     yield Finding.of(
-        "distributed-lock",
         f"Tasks wait for the Dask {{kind}} {{name!r}}, which only {at_a_time} can hold at a time. "
         "They wait for {waited} in total, which is {share} of thread time.",
         "It was held {times:time}, for {each} on average and {held} in total. See "
@@ -104,7 +103,6 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
         ):
             continue
         yield Finding.of(
-            "missing-secede",
             "Tasks of {function} occupy their threads while they wait for other tasks: for "
             "{kept} of thread time, {share} of the total.",
             "Samples show that {tasks:task} spent {stands} of their time waiting in Dask's "
@@ -147,7 +145,6 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
             continue
         by_function = np.bincount(run.functions.codes[rows])
         yield Finding.of(
-            "resource-limit",
             "Tasks wait for the resource {resource!r}: a worker runs at most {most} of these "
             "tasks at a time, which leaves its threads idle for {idle} ({share} of thread time).",
             "{tasks:task} request it, most of them {function}. They were ready on workers with "
@@ -254,7 +251,6 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     )
     spread = "Spread the data that these tasks need, with client.rebalance() or client.replicate()."
     yield Finding.of(
-        "poor-placement",
         "Tasks queue on busy workers while others are idle: {idle} of thread time.",
         f"{queued}{few if asked is False else ''}See "
         'time_accounting("worker") and transfers("worker").',
@@ -284,7 +280,6 @@ def _assigned_early(queues: str, queued: bool, **figures: Any) -> Finding:
     )
     set_saturation = Change({"distributed.scheduler.worker-saturation": "1.0"})
     return Finding.of(
-        "poor-placement",
         "Tasks wait behind others on their workers while threads of other workers are idle: "
         "{idle} of thread time. They could have run on any worker.",
         f"{queues}Most of these tasks have no inputs and may run on any worker. "

@@ -19,7 +19,6 @@ from dasfprof.analysis.diagnosis.registry import (
     SEVERITIES,
     Find,
     Finding,
-    names_of,
 )
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import (
@@ -46,7 +45,7 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
         importlib.import_module(f"{diagnosis.__name__}.{module.name}")
 
 #: Order of the rules. It decides between findings of equal severity and equal seconds.
-ORDER = names_of("""
+_ORDER = """
 lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
 retried-tasks failed-tasks swallowed-errors slow-startup warm-up
 repeated-gathers large-gathers slow-tokenization large-objects-in-graph distributed-lock
@@ -59,7 +58,8 @@ too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscr
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
 io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
 filter-without-effect unused-columns resources-not-needed incomplete-trace
-""")
+"""
+ORDER = _ORDER.split()
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
 #: If a rule in this list has a finding, the run lacks results. Therefore its findings precede other
@@ -111,9 +111,9 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
     except Exception as error:
         logger.debug("the rule %s failed", slug, exc_info=True)
         text = f"The rule {slug} could not be applied to this trace."
-        words = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {error}"
         todo = "Report this with the trace: it is a bug in dasfprof, not a problem of your run."
-        return [Finding.of(FAILED, text, words, todo, of_rule=slug, error=words, at_most="info")]
+        return [Finding.of(text, why, todo, rule=FAILED, of_rule=slug, error=why, at_most="info")]
 
 
 def located(finding: Finding, run: RunFigures) -> Finding:

@@ -101,6 +101,7 @@ class FindingLocations:
 class Finding:
     """A problem that a rule found. Its severity and cause are set when findings are ranked."""
 
+    #: Slug of the rule. If it is empty, `find` fills it in.
     rule: str
     #: Headline: one sentence with one figure. Evidence: further figures, and methods to look them
     #: up. Suggestion: parts of the advice.
@@ -132,18 +133,14 @@ class Finding:
 
     @classmethod
     def of(
-        cls,
-        rule: str,
-        text: str,
-        evidence: str,
-        suggestion: str | Sequence[str | Advice],
-        **more: Any,
+        cls, text: str, evidence: str, suggestion: str | Sequence[str | Advice], **more: Any
     ) -> Finding:
         """Return a finding whose sentences are formatted with its figures.
 
         Every keyword argument that is not a field is a figure. Its name is in braces in the
         sentences. If the name begins with an underscore, the figure is used only in the sentences.
-        `severity` sets both the minimum and the maximum severity.
+        `severity` sets both the minimum and the maximum severity. `rule` is the slug of the rule.
+        Only functions with several rules give it.
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
@@ -155,6 +152,7 @@ class Finding:
             for part in ([suggestion] if isinstance(suggestion, str) else suggestion)
             if part
         ]
+        rule = more.pop("rule", "")
         return cls(rule, text.format_map(more), evidence.format_map(more), parts, more, **fields)
 
     @property
@@ -256,8 +254,7 @@ class Finding:
 
 
 #: Keyword arguments of `Finding.of` that are fields. All others are figures.
-_FIELDS = {"seconds", "costs", "at_most", "at_least", "start", "stop"}
-_FIELDS |= {"places", "of_client", "isolated", "settings"}
+_FIELDS = {each.name for each in dataclasses.fields(Finding)} - {"rule", "cause"}
 
 
 def needs_cores(waited: Share | None) -> str:
@@ -283,17 +280,16 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the slug of its findings, the function that finds them, and its related rules."""
+    """A rule: the function that finds its findings, and its related rules."""
 
-    slug: str
     find: Find
     #: Names of other rules. A finding of this rule is evidence for findings of the rules in
     #: `explains`, even if it has fewer seconds. It may cause a finding of the rules in `causes`
     #: only if that finding does not have more seconds.
-    explains: tuple[str, ...] = ()
-    causes: tuple[str, ...] = ()
+    explains: Sequence[str] = ()
+    causes: Sequence[str] = ()
     #: Kinds of advice that findings of this rule refute, and the reason.
-    refutes: tuple[str, ...] = ()
+    refutes: Sequence[str] = ()
     because: str = ""
     #: Whether its findings show where time goes but not why. Findings with a reason replace them or
     #: come first.
@@ -305,11 +301,6 @@ class Rule:
 
 
 REGISTERED: dict[str, Rule] = {}
-
-
-def names_of(text: str) -> tuple[str, ...]:
-    """Return the names in a text, where they are separated by spaces."""
-    return tuple(text.split())
 
 
 def rule(
@@ -328,8 +319,8 @@ def rule(
     """
 
     def register(find: Find) -> Find:
-        related = names_of(explains), names_of(causes), names_of(refutes)
-        REGISTERED[slug] = Rule(slug, find, *related, because, general)
+        kinds = refutes.split()
+        REGISTERED[slug] = Rule(find, explains.split(), causes.split(), kinds, because, general)
         # A function can be decorated with several rules.
         return find
 

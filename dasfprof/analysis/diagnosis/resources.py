@@ -99,7 +99,6 @@ def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
     )
     text = " and ".join(advice)
     yield Finding.of(
-        "resources-not-needed",
         f"The run needed only {words}: it would take {{likely}} instead of {{wall}}."
         if words
         else "Each worker needed at most {process} of its memory limit of {limit}.",

@@ -58,7 +58,6 @@ def exploding_join(run: RunFigures) -> Iterator[Finding]:
     costs, name, rows, inputs = max(joins, key=lambda join: join[0])
     before, after = frames.rows[inputs].sum(), frames.rows[rows].sum()
     yield Finding.of(
-        "exploding-join",
         "A join multiplies rows: {function} returns {rows:row} from inputs with {taken:row}, "
         "{times} times as many.",
         "The inputs take {input_size} in total, and the results take {size}. The largest of "
@@ -98,7 +97,6 @@ def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
         return
     costs, name, steps, before = max(filters, key=lambda each: each[0])
     yield Finding.of(
-        "filter-without-effect",
         "drop_duplicates() removes none of {rows:row}."
         if name == _DROPS
         else "A filter removes none of {rows:row}.",
@@ -184,7 +182,6 @@ def unused_columns(run: RunFigures) -> Iterator[Finding]:
         return
     size, rows, used, takers = largest
     yield Finding.of(
-        "unused-columns",
         "Tasks use at most {used} of the {columns:column} that {function} returns.",
         "The dataframes take {size} in {tasks:partition}. The selected columns take {used_size}.",
         "Select the columns when you read the data (columns= of read_parquet(), usecols= of "

@@ -112,7 +112,6 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         "cache_type= of fs.open()."
     )
     yield Finding.of(
-        "small-requests",
         "Tasks wait for many small requests to storage: {function} makes {requests:request} of "
         "{size}, which take {each} each (means).",
         "That is {rate} per request. Unless the storage is throttled, latency takes most of this "
@@ -174,7 +173,6 @@ def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
     passes = len(rows) / tasks * float(readers.mean())
     once = run.task_column("duration")[rows] * (len(readers) / readers.sum())
     yield Finding.of(
-        "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
         "chunks {times} times each (the mean).",
         "{moved} were read. If each stored chunk were read only once, this would be {once}. Only "
@@ -204,7 +202,6 @@ def _unused_parts(run: RunFigures) -> Iterator[Finding]:
     if unused is None or cost < _AGAIN * run.wall or "zarr" not in sampled_libraries(run, name):
         return
     yield Finding.of(
-        "chunk-mismatch",
         "Tasks read complete stored chunks and use little of them: {function} reads {read} from "
         "storage to select {used} of data.",
         "{requests:request} read {each} each (the mean). {function} spends {inside} of its time "
@@ -247,7 +244,6 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
     cost, name, rows, inside, again, readers = best
     once = run.task_column("duration")[rows] * (1.0 - again * inside)
     yield Finding.of(
-        "repeated-reads",
         "Tasks read the same data several times: tasks of {function} read {sources:source} "
         "completely, {times} times each (the mean).",
         "A source is a CSV file, a Parquet file, or a dataset of an HDF5 file. Samples show that "

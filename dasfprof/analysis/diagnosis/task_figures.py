@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.account_sums import Accounts
-from dasfprof.analysis.model.accounting import accounts_within
+from dasfprof.analysis.model.accounting import Accounts, accounts_within
 from dasfprof.analysis.model.gpus import GpuDevice, gpu_utilisation
 from dasfprof.analysis.model.steps import task_layers
-from dasfprof.analysis.model.thread_time import USES, ThreadTime
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import open_spans, union
 from dasfprof.analysis.run import Run
@@ -30,16 +29,14 @@ class SampledFigures:
     @cached_property
     def process_cpu_seconds(self) -> float:
         """CPU seconds that all sampled worker processes used, or NaN if none was sampled."""
-        used = self._grown(self.trace.samples, "process_cpu_seconds")
-        return float(used.sum()) if used is not None else float("nan")
+        return float(self._grown(self.trace.samples, "process_cpu_seconds").sum())
 
     @cached_property
     def file_bytes(self) -> Array:
         """Bytes that each worker instance read from and wrote to disks, without spilled data."""
         nbytes = -self.counted("spill_write_size") - self.counted("spill_read_size")
         for name in ("process_io.read_size", "process_io.write_size"):
-            grown = self._grown(self.trace.samples, name)
-            nbytes += 0.0 if grown is None else grown
+            nbytes += np.nan_to_num(self._grown(self.trace.samples, name))
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
@@ -47,12 +44,12 @@ class SampledFigures:
 
         All values are 0 if the counter was not recorded.
         """
-        grown = self._grown(self.trace.managed_memory, name)
-        return np.zeros(len(self.trace.workers)) if grown is None else grown
+        return np.nan_to_num(self._grown(self.trace.managed_memory, name))
 
-    def _grown(self, samples: pd.DataFrame, name: str) -> Array | None:
+    def _grown(self, samples: pd.DataFrame, name: str) -> Array:
+        """Return by how much a counter grew on each worker instance, or NaN without samples."""
         if name not in samples or not len(samples):
-            return None
+            return np.full(len(self.trace.workers), np.nan)
         values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
         groups = Groups(samples["worker_id"].to_numpy(), len(self.trace.workers))
         return np.nan_to_num(groups.max(values) - groups.min(values))
@@ -90,9 +87,6 @@ class TaskFigures(SampledFigures):
     task. Numbers of threads are the mean over the time in which there are any threads. A task run
     that seceded counts only while it occupied its thread.
     """
-
-    #: Number of categories of thread time in which tasks occupy the thread. They come first.
-    BUSY = USES
 
     def __init__(self, run: Run) -> None:
         self.trace = run

@@ -68,7 +68,6 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
             "in a shell."
         )
     yield Finding.of(
-        "incomplete-trace",
         "The trace is incomplete, so other findings may be missing or wrong: {_first}"
         f"{' This is the first of {_notes:note}.' if len(notes) > 1 else ''}",
         "{_shown}" + (" See Trace.notes for more." if len(notes) > _MOST_NOTES else ""),

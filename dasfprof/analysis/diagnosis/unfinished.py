@@ -128,7 +128,7 @@ def _summary(
     unknown = f"{gone} ended. No other cause is known." if gone else "The cause is not known."
     facts = ("" if cause is None else cause.evidence, late_in_words, _states_in_words(left))
     return Finding(
-        "unfinished-run",
+        "",
         f"{begin}{in_progress}. {unknown if cause is None else cause.text}",
         "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
         [
@@ -186,18 +186,15 @@ def _when_in_words(left: dict[str, Any]) -> str:
     return _WHEN[left["when"]].format(them="it" if left["tasks"] == 1 else "them")
 
 
-def _of_cause(
-    cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
-) -> Finding:
-    """Return a finding about a cause, with the text `more` added to the evidence of the cause."""
-    seconds = cause.seconds if cause.seconds is not None else float("nan")
+def _of_cause(cause: Cause, severity: Severity) -> Finding:
+    """Return a finding about a cause."""
     return Finding(
-        rule,
+        "",
         cause.text,
-        f"{cause.evidence} {more}".strip() if more else cause.evidence,
+        cause.evidence,
         [cause.suggestion],
-        {"function": cause.function, "worker": cause.worker, "cause": cause, **figures},
-        costs=seconds,
+        {"function": cause.function, "worker": cause.worker, "cause": cause},
+        costs=cause.seconds if cause.seconds is not None else float("nan"),
         at_most=severity,
         at_least=severity,
     )
@@ -242,7 +239,7 @@ def _states_in_words(left: dict[str, Any]) -> str:
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
     left = _what_was_left(state, end)
     return Finding(
-        "unfinished-run",
+        "",
         f"{left['tasks']:task} passed to fire_and_forget() had not finished "
         f"{_when_in_words(left)}, because the program ended.",
         f"{name_some(left['keys'], number=left['seen'])} {_states_in_words(left)}".strip(),
@@ -287,17 +284,11 @@ def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
                 for death in deaths[:_MOST_DEATHS]
             ]
             more = f"Workers that died: {'; '.join(died)}. " if died else ""
-            yield dataclasses.replace(
-                _of_cause(
-                    cause,
-                    severity,
-                    "killed-worker-errors",
-                    f"{more}{rhythm_in_words(rhythm)}",
-                    deaths=deaths,
-                    rhythm=rhythm,
-                ),
-                costs=run.wall,
+            finding = _of_cause(cause, severity).adding(
+                f"{more}{rhythm_in_words(rhythm)}", deaths=deaths, rhythm=rhythm
             )
+            evidence = finding.evidence.strip()
+            yield dataclasses.replace(finding, evidence=evidence, costs=run.wall)
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:

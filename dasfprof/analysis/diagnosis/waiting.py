@@ -95,7 +95,6 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         cores = sum(run.trace.surroundings.cores.values())
         least_wall = float(run.cpu.sum()) / cores if cores else 0.0
         yield Finding.of(
-            "per-process-lock",
             "Only one task of {function} runs per process: its tasks spend {in_lock} of their time "
             "waiting for a lock in their process.",
             "Samples show these tasks in the lock's acquire(). This affects "
@@ -207,7 +206,6 @@ def _for_storage(
         )
     )
     return Finding.of(
-        "io-bound",
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
         f"Threads spend {{waiting}} of their time waiting for storage. {more}",
         [
@@ -221,6 +219,7 @@ def _for_storage(
             if failed is None
             else _TURNED_DOWN,
         ],
+        rule="io-bound",
         function=name,
         on_cpu=cpu_share(run, name),
         in_storage=Share(run.storage[name_rows].sum() / run.working[name_rows].sum())
@@ -244,7 +243,6 @@ def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Fi
         "has its own lock"
     )
     return Finding.of(
-        "shared-bottleneck",
         "Tasks of {function} queue for something that serves one task every {turn}, however many "
         "are waiting. Threads spend {waiting} of their time on this.",
         "{tasks:task} on {workers:worker} took {lasted} in total. They end at regular intervals, "
@@ -253,6 +251,7 @@ def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Fi
         "Find out what {function} waits for: a lock, a file, a connection, or a service. Make each "
         "request cheaper, or provide more than one instance. Additional threads or workers would "
         f"only join the queue{if_lock if workers == 1 else ''}.",
+        rule="shared-bottleneck",
         function=name,
         tasks=Count(len(name_rows)),
         lasted=Seconds(run.working[name_rows].sum()),
@@ -330,12 +329,12 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
     elif failed is not None:
         suggestion = [look, _TURNED_DOWN]
     return Finding.of(
-        "blocked-tasks",
         text,
         "{tasks:task} took {lasted} in total, not counting CPU wait. Some of their workers neither "
         'read nor wrote files meanwhile. {hottest}See time_accounting("function"), hot_lines() '
         'and processed_tasks("function").',
         suggestion,
+        rule="blocked-tasks",
         function=name,
         on_cpu=on_cpu,
         waiting=share,
