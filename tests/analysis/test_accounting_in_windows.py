@@ -18,8 +18,12 @@ from traces.events import T
 from dasfprof.analysis.large import extent as extent_module
 from dasfprof.analysis.large.extent import Extent, WindowSummary
 from dasfprof.analysis.large.windows import Window
-from dasfprof.analysis.model.account_sums import WindowAccount, accounts_of
-from dasfprof.analysis.model.accounting import account_window, make_accounts
+from dasfprof.analysis.model.accounting import (
+    WindowAccount,
+    account_window,
+    accounts_of,
+    make_accounts,
+)
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.under_way import RUN

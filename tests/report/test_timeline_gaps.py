@@ -10,7 +10,7 @@ from timeline_runs import colour_of, colours_at, hovered
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.accounting import by_class, find_thread_seconds, make_accounts
+from dasfprof.analysis.model.accounting import by_class, make_accounts, thread_seconds
 from dasfprof.analysis.model.thread_time import RUNNING, USES
 
 
@@ -34,7 +34,7 @@ def told(page: OpenedPage, time: float, lane: int) -> list[str]:
 @pytest.mark.parametrize("most", [1_000_000, 8])
 def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
     accounts = make_accounts(analyser.run)
-    cells = find_thread_seconds(analyser.run, most).cells
+    cells = thread_seconds(analyser.run, most).cells
     idle = by_class(analyser.run, np.array([own.seconds.sum(axis=0) for own in cells]))
     assert idle[:, USES:] == pytest.approx(accounts.of_lives[:, USES:])
     assert not idle[:, :USES].any()

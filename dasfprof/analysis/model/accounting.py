@@ -1,32 +1,268 @@
-"""Division of all thread-seconds into categories, and the cost of a run."""
+"""Division of all thread-seconds into categories, and the cost of a run.
+
+`WindowAccount` contains the thread-seconds of a time window, and `Accounts` those of a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model import idle_time
-from dasfprof.analysis.model.account_sums import (
-    Accounts,
-    WindowAccount,
-    accounts_of,
-    knows_tasks,
-    seconds_of_groups,
-    used_time,
-    worker_causes_of,
-)
-from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
+from dasfprof.analysis.model import idle_time, thread_time
+from dasfprof.analysis.model.idle_time import Pool, PoolDemand, idle_threads, pool_of
+from dasfprof.analysis.model.steps import line_groups, step_groups
 from dasfprof.analysis.model.thread_time import USES, ThreadTime, with_known_causes
-from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.config.kinds import Price
 from dasfprof.database.columns import Array
+
+#: A worker (its row of `Trace.workers`), a function, a step of the pipeline, and a source line.
+Group = tuple[int, str, str, str]
+#: Thread-seconds of a task run before, in and after its function.
+_USED = ["before", "inside", "after"]
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Thread-seconds by category, for each worker instance, function, step and line.
+
+    The categories are in the order of `ThreadTime`.
+    """
+
+    #: Worker instances.
+    lives: WorkerLives
+    #: Thread-seconds. One row per worker instance, one column per category.
+    of_lives: Array
+    #: Thread-seconds of busy threads, for each of ``function``, ``step`` and ``line``: a list of
+    #: names, and an array with one row per name and one column per category.
+    busy: dict[str, tuple[list[str], Array]]
+
+
+@dataclass(frozen=True)
+class WindowAccount:
+    """Thread-seconds of all workers in a time window, by category."""
+
+    #: Worker instances, limited to the window.
+    lives: WorkerLives
+    #: Idle thread-seconds. One row per worker, one column per category.
+    idle: Array
+    #: Groups of task runs, and their thread-seconds: one row per category of `USES`, one column per
+    #: group.
+    names: list[Group]
+    uses: Array
+    #: Task runs that occupied a thread inside the window and also before or after it. The
+    #: thread-seconds are those inside the window.
+    cut: pd.DataFrame
+    #: Whether the scheduler's file contains tasks. See `knows_tasks`.
+    knows_tasks: bool
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        lives: WorkerLives,
+        threads: list[tuple[Array, idle_time.IdleThreads]],
+        demand: PoolDemand,
+        window: tuple[float, float],
+    ) -> tuple[WindowAccount, Pool, Array]:
+        """Return the account of a window, the `Pool` of its idle threads, and `used_time`.
+
+        Parameters
+        ----------
+        run
+            A trace with all slots that overlap the window.
+        lives, threads
+            Worker instances within the window, and for each of them, the rows of its slots and its
+            idle threads.
+        demand
+            The unfinished work of the whole cluster over time.
+        window
+            Start of the window, and its end (exclusive).
+        """
+        pool, slots = pool_of([worker for _, worker in threads], demand), run.all_slots
+        used = used_time(slots, threads)
+        idle = np.zeros((len(run.workers), len(ThreadTime)))
+        for number, (_, worker) in zip(lives.ids.tolist(), threads, strict=True):
+            for cause, spent in (*worker.causes.items(), *pool.of_worker(worker).items()):
+                idle[number, cause] += spent
+        times, begin, end = slots.times, *window
+        costs = thread_time.recorded_costs(run, len(times))
+        length = times.stop - times.start
+        codes, names = slot_groups(run, slots)
+        there = (times.executing < end) & (slots.end >= begin)
+        inside = there & (times.executing >= begin) & (slots.end < end)
+        cut = np.flatnonzero(there & ~inside)
+        present = np.flatnonzero(np.bincount(codes[inside], minlength=len(names)))
+        uses = _uses(np.where(inside, codes, -1), len(names), used, length, costs)[:, present]
+        rows = pd.DataFrame(
+            {
+                "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
+                "key": run.keys.texts(run.of_slots("key_id", unfinished=True)[cut]),
+                "run_id": run.of_slots("run_id", unfinished=True)[cut],
+                "executing": times.executing[cut],
+                "end": slots.end[cut],
+                "length": length[cut],
+                **{name: values[cut] for name, values in costs.items()},
+                **dict(zip(_USED, used[:, cut], strict=True)),
+            }
+        )
+        of_uses = [names[code] for code in present.tolist()]
+        return cls(lives, idle, of_uses, uses, rows, knows_tasks(run)), pool, used
+
+
+def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
+    """Return the sum of the accounts of all windows of a run.
+
+    `run` need not contain the task runs.
+    """
+    cut = pd.concat([window.cut for window in windows], ignore_index=True)
+    groups: dict[Group, int] = {}
+    indices = [
+        np.array([groups.setdefault(name, len(groups)) for name in group_names], dtype=np.int64)
+        for group_names in (*(window.names for window in windows), cut["group"].tolist())
+    ]
+    uses = np.zeros((USES + 1, len(groups)))
+    for window, codes in zip(windows, indices[:-1], strict=True):
+        uses[:, codes] += window.uses
+    uses += _of_cut(cut.assign(group=indices[-1]), len(groups))
+    names = list(groups)
+    worker = np.array([who for who, *_ in names], dtype=np.int64)
+    seconds = _busy(run, uses, worker)
+    of_workers = _grouped(seconds, worker, len(run.workers))
+    idle = np.maximum(np.sum([window.idle for window in windows], axis=0), 0.0)
+    of_workers += with_known_causes(idle, any(window.knows_tasks for window in windows))
+    lives = WorkerLives.joined([window.lives for window in windows])
+    busy = {}
+    for index, by in enumerate(("function", "step", "line"), 1):
+        texts = np.array([name[index] for name in names], dtype=object)
+        labels, codes = np.unique(texts, return_inverse=True)
+        busy[by] = labels.tolist(), _grouped(seconds, codes, len(labels))
+    return Accounts(lives, of_workers[lives.ids], busy)
+
+
+def _of_cut(rows: pd.DataFrame, count: int) -> Array:
+    """Return the thread-seconds that `_uses` returns, for task runs that overlap several windows.
+
+    `rows` has one row per window for each of these task runs.
+    """
+    identity = ["group", "key", "run_id", "executing", "end"]
+    runs = rows.groupby(identity, sort=False)
+    columns = {name: runs[name].first().to_numpy() for name in ("length", *thread_time.COSTS)}
+    columns |= {name: runs[name].sum().to_numpy() for name in _USED}
+    group = rows["group"].to_numpy()[~rows.duplicated(identity)]
+    used = np.stack([columns[name] for name in _USED])
+    return _uses(group, count, used, columns["length"], columns)
+
+
+def _uses(
+    codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
+) -> Array:
+    """Return the thread-seconds of groups of task runs, with one row per category of `USES`.
+
+    A further row contains the thread-seconds after functions, which are also part of the other
+    rows. `codes` is the group of each task run (-1 for none). See `used_time` for `used`, and
+    `thread_time.uses_of` for `length` and `costs`.
+    """
+    groups = Groups(codes, count)
+    seconds = thread_time.uses_of(length, costs, *used)
+    return np.stack([groups.sum(values) for values in (*seconds, used[2])])
+
+
+def _busy(run: Run, uses: Array, worker: Array) -> Array:
+    """Return the busy thread-seconds of each group of task runs by category.
+
+    `uses` is a result of `_uses`, and `worker` is the worker of each group.
+    """
+    seconds = np.zeros((uses.shape[1], len(ThreadTime)))
+    seconds[:, :USES] = thread_time.with_spilling(run, uses[:-1], uses[-1], worker).T
+    return seconds
+
+
+def worker_causes_of(
+    run: Run, lives: WorkerLives
+) -> Iterator[tuple[Array, idle_time.WorkerCauses]]:
+    """Yield, for each worker instance, the rows of its slots and the causes of its idle threads."""
+    workers, others, slots, unfinished = len(run.workers), run.others, run.all_slots, run.unlisted
+    of_slots = Groups(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
+    of_others = Groups(others["worker_id"].to_numpy(), workers)
+    offsets = np.where(others["by_worker"], run.offsets[others["worker_id"].to_numpy()], 0.0)
+    begun, ended = (run.since_begin(others[name]) - offsets for name in ("begin", "end"))
+    of_unfinished = Groups(np.where(unfinished.taken, unfinished.worker, -1), workers)
+    for index, number in enumerate(lives.ids.tolist()):
+        rows, taken = of_slots.rows(number), of_unfinished.rows(number)
+        foreign = of_others.rows(number)
+        times, sent = slots.times, slots.sent[rows]
+        received = times.received[rows]
+        unknown = slots.reception_unknown[rows]
+        causes = idle_time.worker_causes(
+            (int(lives.threads[index]), lives.begin[index], lives.end[index]),
+            lives.statuses[index],
+            [
+                np.where(unknown, received, sent),
+                received,
+                times.ready[rows],
+                times.executing[rows],
+                slots.end[rows],
+            ],
+            (
+                np.append(unfinished.sent[taken], sent[unknown]),
+                np.append(unfinished.known[taken], received[unknown]),
+            ),
+            (begun[foreign], ended[foreign]),
+        )
+        yield rows, causes
+
+
+def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
+    """Group the slots of task runs by worker, function, step and line.
+
+    Slot ``i`` belongs to ``names[codes[i]]``, where `codes` and `names` are the results.
+    """
+    tables = run.task_runs, run.unseen
+    (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
+    functions = len(slots.functions) or 1
+    packed = (slots.worker * functions + slots.function) * len(steps) + of_step
+    codes, distinct = pd.factorize(packed * len(lines) + of_line)
+    sizes = (len(run.workers), functions, len(steps), len(lines))
+    numbers = np.stack(np.unravel_index(distinct, sizes), axis=1).tolist()
+    return codes, [
+        (who, slots.functions[what], steps[where], lines[built])
+        for who, what, where, built in numbers
+    ]
+
+
+def knows_tasks(run: Run) -> bool:
+    """Return whether the scheduler's file contains tasks, which explain some idle threads."""
+    return "sent" in run.tasks or len(run.scheduler_states) > 0
+
+
+def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
+    """Return the thread-seconds of each slot before, in and after its function.
+
+    `threads` contains, for each worker, the rows of its slots and its idle threads.
+    """
+    used = np.zeros((3, len(slots.times)))
+    times = slots.times
+    for rows, worker in threads:
+        end = slots.end[rows]
+        edges = [times.executing[rows], times.start[rows], times.stop[rows], end]
+        until = worker.used(np.minimum(edges, end))
+        used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
+    return used
+
+
+def _grouped(seconds: Array, codes: Array, count: int) -> Array:
+    """Sum up the rows of `seconds` by group."""
+    groups = Groups(codes, count)
+    return np.stack([groups.sum(column) for column in seconds.T], axis=1)
 
 
 @dataclass(frozen=True)
@@ -35,7 +271,6 @@ class IdleCells:
 
     #: Row of `Trace.workers`.
     worker: int
-    threads: int
     #: Times since the start of the run, from the worker's start to its end.
     edges: Array
     #: Thread-seconds by category, one row per cell (between two edges). See `by_class`.
@@ -104,8 +339,7 @@ def idle_cells(
             at_edges = np.interp(edges, pool.grid, spent)
             until = _pool_until(edges, threads, at_edges, np.append(spent, spent[-1])[on_grid])
             seconds[:, cause] = np.diff(until)
-        number = int(lives.ids[index])
-        yield IdleCells(number, int(lives.threads[index]), edges, np.maximum(seconds, 0.0))
+        yield IdleCells(int(lives.ids[index]), edges, np.maximum(seconds, 0.0))
 
 
 def _pool_until(
@@ -200,7 +434,14 @@ def busy_seconds(run: Run, codes: Array, count: int) -> Array:
 
     `codes` is the group of each of `Run.all_slots` (-1 for none), and `count` the number of groups.
     """
-    return seconds_of_groups(run, run.all_slots, thread_seconds(run).used, codes, count)
+    slots, used, workers = run.all_slots, thread_seconds(run).used, len(run.workers)
+    there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
+    of_slots, pairs = pd.factorize(np.where(there, codes * workers + slots.worker, -1))
+    costs = thread_time.recorded_costs(run, len(slots.times))
+    length = slots.times.stop - slots.times.start
+    uses = _uses(np.where(there, of_slots, -1), len(pairs), used, length, costs)
+    group, worker = np.divmod(pairs, workers)
+    return _grouped(_busy(run, uses, worker), np.where(pairs < 0, -1, group), count)
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
@@ -217,14 +458,8 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
 
 @once_per_trace
-def thread_seconds(run: Run) -> ThreadSeconds:
-    """Return the thread-seconds of all threads by category."""
-    return find_thread_seconds(run, _MOST_CELLS)
-
-
-def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
-    """Return the result of `thread_seconds`, but with idle time divided into about `most` cells."""
-    slots, unfinished = run.all_slots, run.unlisted
+def thread_seconds(run: Run, most: int = _MOST_CELLS) -> ThreadSeconds:
+    """Return the thread-seconds of all threads by category, and at most about `most` cells."""
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
@@ -232,11 +467,10 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
     bounds = _bounds(run, demand)
     of_lives = [
         (rows, worker_cells(causes, bounds, span, count))
-        for rows, causes in worker_causes_of(run, slots, unfinished, lives)
+        for rows, causes in worker_causes_of(run, lives)
     ]
     threads = [(rows, idle) for rows, (idle, *_) in of_lives]
-    used, window = used_time(slots, threads), (-np.inf, np.inf)
-    account, pool = WindowAccount.from_slots(run, slots, lives, threads, used, demand, window)
+    account, pool, used = WindowAccount.of(run, lives, threads, demand, (-np.inf, np.inf))
     cells = list(idle_cells(lives, [worker for _, worker in of_lives], pool, span, count))
     return ThreadSeconds(accounts_of(run, [account]), cells, used)
 
@@ -245,17 +479,10 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 def account_window(run: Run) -> WindowAccount:
     """Return the account of the time window that a trace covers."""
     part = part_of(run)
-    around = part.around
-    slots, unfinished = around.all_slots, around.unlisted
-    lives = around.lives.within(part.begin, part.end)
-    threads = [
-        (rows, idle_threads(causes))
-        for rows, causes in worker_causes_of(around, slots, unfinished, lives)
-    ]
-    window, used = (part.begin, part.end), used_time(slots, threads)
-    return WindowAccount.from_slots(
-        around, slots, lives, threads, used, PoolDemand.from_run(around), window
-    )[0]
+    around, window = part.around, (part.begin, part.end)
+    lives = around.lives.within(*window)
+    threads = [(rows, idle_threads(causes)) for rows, causes in worker_causes_of(around, lives)]
+    return WindowAccount.of(around, lives, threads, PoolDemand.from_run(around), window)[0]
 
 
 def by_class(run: Run, seconds: Array) -> Array:

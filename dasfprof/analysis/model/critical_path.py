@@ -189,5 +189,5 @@ def running_on_path(run: Run) -> RunningSeconds:
     # A segment may cover only a part of a function's time.
     share = ratio(segments.length[known], duration[rows[known]])
     parts = np.full((4, len(rows)), np.nan)
-    parts[:, known] = running_seconds(run.tasks).scaled(rows[known], share)
+    parts[:, known] = [part[rows[known]] * share for part in running_seconds(run.tasks)]
     return RunningSeconds(*parts)

@@ -238,12 +238,8 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
     `before`, `inside` and `after` are thread-seconds before, in and after the function.
     """
     costs = recorded_costs(run, len(inside))
-    seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
-    finishing = np.bincount(slots.worker, weights=after, minlength=len(run.workers))
-    spill = after * spilling_shares(run, finishing)[slots.worker]
-    seconds[ThreadTime.UNSPILL_AND_SPILL] += spill
-    seconds[ThreadTime.TASK_OVERHEAD] -= spill
-    return seconds
+    uses = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
+    return with_spilling(run, uses, after, slots.worker)
 
 
 #: Columns with known parts of each task run's time, and defaults for missing values.
@@ -302,11 +298,6 @@ def uses_of(
     return seconds
 
 
-def unspill_seconds(run: Run, before: Array) -> Array:
-    """Return the seconds for which inputs of each task run were unspilled before its function."""
-    return np.minimum(recorded_column(run.task_runs, "disk_read", len(before)), before)
-
-
 class RunningSeconds(NamedTuple):
     """Seconds in functions, split by what the threads did meanwhile."""
 
@@ -318,10 +309,6 @@ class RunningSeconds(NamedTuple):
     core_wait: Array
     storage: Array
     blocked: Array
-
-    def scaled(self, rows: Array, share: Array) -> RunningSeconds:
-        """Return the values of `rows`, each multiplied by its fraction `share`."""
-        return RunningSeconds(*(part[rows] * share for part in self))
 
 
 def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
@@ -348,11 +335,11 @@ def _split_running(
     return computing, waiting, stored, remaining - np.nan_to_num(stored)
 
 
-def spilling_shares(run: Run, finishing: Array) -> Array:
-    """Estimate the fraction of the time after functions in which each worker wrote to disk.
+def with_spilling(run: Run, uses: Array, after: Array, worker: Array) -> Array:
+    """Move the estimated time of writing to disk from `TASK_OVERHEAD` to `UNSPILL_AND_SPILL`.
 
-    `finishing` has the thread-seconds of each worker after functions. Only the workers' samples in
-    `run` are used.
+    `uses` contains the thread-seconds of task runs, or of groups of them, by category. It is
+    changed and returned. `after` are the seconds after functions, and `worker` is the worker.
     """
     memory = run.managed_memory
     workers = Groups(memory["worker_id"].to_numpy(), len(run.workers))
@@ -362,7 +349,11 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     # released. The time of spilling is only known per worker, so it is distributed over its task
     # runs.
     spilled = workers.max(written) - workers.min(written)
-    return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
+    finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
+    spill = after * np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)[worker]
+    uses[ThreadTime.UNSPILL_AND_SPILL] += spill
+    uses[ThreadTime.TASK_OVERHEAD] -= spill
+    return uses
 
 
 def recorded_column(tasks: pd.DataFrame, name: str, count: int, unknown: float = 0.0) -> Array:

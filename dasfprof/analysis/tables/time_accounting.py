@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.model.account_sums import Accounts, accounts_of
 from dasfprof.analysis.model.accounting import (
+    Accounts,
     account_window,
+    accounts_of,
     hours_of_groups,
     hours_of_run,
     make_accounts,

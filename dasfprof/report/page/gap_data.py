@@ -20,7 +20,7 @@ from dasfprof.analysis.model.thread_time import (
     USES,
     ThreadTime,
     busy_seconds,
-    unspill_seconds,
+    recorded_column,
 )
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
@@ -86,7 +86,8 @@ class Around:
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
         uses = busy_seconds(run, slots, before, inside, after)
-        read = unspill_seconds(run, before)[rows]
+        disk_read = recorded_column(run.task_runs, "disk_read", len(before))
+        read = np.minimum(disk_read, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
         waits = uses[ThreadTime.WAITING_FOR_A_CORE][rows]
         unknown = np.isnan(run.task_runs["run_queue"].to_numpy(dtype=float)[rows])
