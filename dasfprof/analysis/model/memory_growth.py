@@ -43,10 +43,6 @@ class Moments:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def has_any(self, times: Array) -> Array:
-        """Return a mask of the ranges that contain any of the sorted times."""
-        return np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
-
     def least(self, times: Array, values: Array) -> Array:
         """Return the index of the minimum value within each range, or -1 if there is no value."""
         indices = np.full(len(self), -1, dtype=np.int64)
@@ -142,7 +138,8 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     # After the last computation, the program may release everything.
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
     # All processes must have been sampled in a time range.
-    chosen = np.flatnonzero(np.all([between.has_any(p.time) for p in processes], axis=0))
+    sampled = [between.least(p.time, p.unmanaged) >= 0 for p in processes]
+    chosen = np.flatnonzero(np.all(sampled, axis=0))
     if len(chosen) >= FEWEST:
         indices = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
         return between.select(chosen[indices])
@@ -199,7 +196,10 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
     for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))
         rows = rows[np.argsort(slots.times.executing[rows], kind="stable")]
-        at = _between_runs(process, slots.times.executing[rows], slots.times.done[rows])
+        # Indices of the last sample in each time range in which the process ran no task.
+        first, last = union(slots.times.executing[rows], slots.times.done[rows])
+        at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
+        at = np.unique(at[(at >= 0) & (process.time[at] >= np.append(-np.inf, last))])
         # The first tasks of a process allocate memory for imports and caches, so they do not count.
         for before, after in zip(at[1:-1].tolist(), at[2:].tolist(), strict=True):
             begin, end = np.searchsorted(
@@ -216,10 +216,3 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
         drift = drift_of(np.append(0.0, np.cumsum(grown)), runs)
         growths.append(RunGrowth(slots.functions[code], int(runs.sum()), drift))
     return growths
-
-
-def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the index of a process's last sample in each time range in which it ran no task."""
-    first, last = union(begins, ends)
-    at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
-    return np.unique(at[(at >= 0) & (process.time[at] >= np.append(-np.inf, last))])

@@ -149,44 +149,30 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
 
 #: Maximum seconds between a sample and a time for which it is used. Then maximum age in seconds of
 #: samples of the scheduler's and the client's process, which are taken again when a value changes.
-NEAR, _SAMPLE_HOLDS = 2.0, 61.0
+_NEAR, _SAMPLE_HOLDS = 2, 61.0
 
 
-class MemorySamples(NamedTuple):
-    """Samples of workers, with times in seconds since the run's start by the scheduler's clock."""
+def samples_of_workers(run: Run, table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return the samples with known values of all columns `names`, sorted by time.
 
-    life: Array
-    time: Array
-    values: dict[str, Array]
+    The other columns are ``life`` (row of `Trace.workers`) and ``time`` (seconds since the start of
+    the run).
+    """
+    table = table.reindex(columns=["worker_id", "time", *names]).dropna()
+    life = table["worker_id"].to_numpy(dtype=np.int64)
+    time = run.on_one_clock(table["time"], life)
+    samples = table[names].astype(float).assign(life=life, time=time)
+    samples = samples[time < ends_of_lives(run)[life]]  # A process may outlive its worker.
+    return samples.sort_values("time", kind="stable", ignore_index=True)
 
-    @classmethod
-    def from_table(
-        cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = ""
-    ) -> MemorySamples:
-        """Return the samples with known values of all columns `names`.
 
-        A missing value of the column `or_zero` counts as 0.
-        """
-        names = (*names, or_zero) if or_zero else names
-        table = table.reindex(columns=["worker_id", "time", *names])
-        table = table.fillna({or_zero: 0.0}).dropna()
-        life = table["worker_id"].to_numpy(dtype=np.int64)
-        time = run.on_one_clock(table["time"], life)
-        there = time < ends_of_lives(run)[life]  # A process may outlive its worker.
-        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
-        return cls(life[there], time[there], values)
-
-    def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
-        """Return the values of the sample nearest to `time`, or NaN if no sample is near.
-
-        Samples of all worker instances in `lives` are used.
-        """
-        rows = np.flatnonzero(np.isin(self.life, lives))
-        distance = np.abs(self.time[rows] - time)
-        if not len(rows) or not distance.min() <= NEAR:
-            return dict.fromkeys(self.values, np.nan)
-        row = rows[np.argmin(distance)]
-        return {name: float(values[row]) for name, values in self.values.items()}
+def nearest_sample(samples: pd.DataFrame, lives: Sequence[int] | Array, time: float) -> pd.Series:
+    """Return the sample of any worker in `lives` nearest to `time`, or NaN if no sample is near."""
+    samples = samples[samples["life"].isin(lives)]
+    distance = (samples["time"] - time).abs()
+    if not distance.min() <= _NEAR:
+        return pd.Series(np.nan, index=samples.columns)
+    return samples.iloc[int(distance.to_numpy().argmin())]
 
 
 class ProcessMemory(NamedTuple):
@@ -211,40 +197,36 @@ class ProcessMemory(NamedTuple):
         return self.memory - self.results - self.p2p
 
 
-def results_of_workers(run: Run) -> MemorySamples:
+#: Columns of `results_of_workers`: bytes of all results and of spilled ones, number of results, and
+#: bytes in the buffers of P2P shuffles.
+_RESULTS = ["size", "spilled_size", "tasks", "p2p_size"]
+
+
+def results_of_workers(run: Run) -> pd.DataFrame:
     """Return samples over time of the results that each worker held, as Dask measures them."""
-    # These are the bytes of all results and of spilled ones, the number of results, and the bytes
-    # in the buffers of P2P shuffles.
-    names = "size", "spilled_size", "tasks"
-    return MemorySamples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
+    return samples_of_workers(run, run.managed_memory.fillna({"p2p_size": 0.0}), _RESULTS)
 
 
 @once_per_trace
 def memory_of_processes(run: Run) -> list[ProcessMemory]:
     """Return the memory of each process that contains workers and has samples."""
-    used = MemorySamples.from_table(run, run.samples, "memory")
-    held = results_of_workers(run)
-    processes, process = list[ProcessMemory](), processes_of_workers(run)
-    for number in np.unique(process[used.life]).tolist():
-        rows = np.flatnonzero(process[used.life] == number)
-        rows = rows[np.argsort(used.time[rows], kind="stable")]
-        lives, time = np.flatnonzero(process == number), used.time[rows]
-        sizes = {name: np.zeros(len(rows)) for name in held.values}
-        known = np.zeros(len(rows), dtype=bool)
-        for life in np.intersect1d(lives, held.life).tolist():
-            life_rows = np.flatnonzero(held.life == life)
-            life_rows = life_rows[np.argsort(held.time[life_rows], kind="stable")]
-            nearest = life_rows[_nearest(held.time[life_rows], time)]
-            near = np.abs(held.time[nearest] - time) <= NEAR
-            # Samples without known results nearby are left out.
-            known |= near
-            for name, values in held.values.items():
-                sizes[name] += np.where(near, values[nearest], 0.0)
-        results = np.maximum(sizes["size"] - sizes["spilled_size"], 0.0)
-        memory = used.values["memory"][rows]
-        columns = (time, memory, results, sizes["spilled_size"], sizes["p2p_size"], sizes["tasks"])
-        processes.append(ProcessMemory(lives, *(column[known] for column in columns)))
-    return [entry for entry in processes if len(entry.time)]
+    process = processes_of_workers(run)
+    used = samples_of_workers(run, run.samples, ["memory"])
+    used["process"] = process[used.pop("life")]
+    workers = pd.DataFrame({"process": process, "life": np.arange(len(process))})
+    # One row per sample and worker in its process, sorted by time.
+    pairs = used.reset_index().merge(workers, "left", on="process")
+    near = pd.merge_asof(
+        pairs, results_of_workers(run), "time", by="life", direction="nearest", tolerance=_NEAR
+    )
+    # Samples without known results nearby are left out.
+    used = used.join(near.groupby("index")[_RESULTS].sum(min_count=1).dropna(), how="inner")
+    used["results"] = (used["size"] - used["spilled_size"]).clip(lower=0.0)
+    names = ["time", "memory", "results", "spilled_size", "p2p_size", "tasks"]
+    return [
+        ProcessMemory(np.flatnonzero(process == number), *samples[names].to_numpy().T)
+        for number, samples in used.groupby("process")
+    ]
 
 
 @once_per_trace
@@ -258,13 +240,6 @@ def unmanaged_of_runs(run: Run) -> RunMemory:
         read = {"time": process.time + run.begin + run.offsets[life], "memory": process.unmanaged}
         tables.append(pd.DataFrame({"worker_id": life, **read}))
     return read_of_runs(run, pd.concat(tables) if tables else run.samples[:0])
-
-
-def _nearest(times: Array, wanted: Array) -> Array:
-    """Return the index in `times`, which are sorted, of the time nearest to each of `wanted`."""
-    after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
-    before = np.maximum(after - 1, 0)
-    return np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
 
 
 class Readings(NamedTuple):

@@ -16,12 +16,13 @@ from dasfprof.analysis.model.memory_growth import (
     memory_growth_of,
 )
 from dasfprof.analysis.model.run_memory import (
-    MemorySamples,
     memory_of_others,
     memory_of_processes,
+    nearest_sample,
     peak_of,
     processes_of_workers,
     results_of_workers,
+    samples_of_workers,
 )
 from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.groups import Groups
@@ -79,14 +80,11 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     DataFrame
         The columns of `memory_at`.
     """
-    samples = MemorySamples.from_table(run, run.samples, "memory")
-    process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
+    samples = samples_of_workers(run, run.samples, ["memory"])
+    process, memory = processes_of_workers(run)[samples["life"]], samples["memory"]
     if by == "worker":
-        moments = [
-            (float(samples.time[rows[np.argmax(memory[rows])]]), number)
-            for number in np.unique(process).tolist()
-            for rows in [np.flatnonzero(process == number)]
-        ]
+        highest = memory.groupby(process).idxmax()
+        moments = zip(samples["time"][highest].tolist(), highest.index.tolist(), strict=True)
         parts = [_anatomy(run, at, by, number) for at, number in moments]
         return pd.concat(parts or [_anatomy(run, np.nan, by)], ignore_index=True)
     ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
@@ -94,7 +92,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     gone = np.flatnonzero(np.isfinite(ends))  # A process that has exited holds no memory.
     peak = peak_of(
         np.append(process, gone),
-        np.append(samples.time, ends[gone]),
+        np.append(samples["time"], ends[gone]),
         np.append(memory, np.zeros(len(gone))),
     )
     return _anatomy(run, peak.time, by)
@@ -174,14 +172,14 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
     alive &= run.since_begin(run.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.select(processes[held.life] == process), alive & (processes == process)
-    used = MemorySamples.from_table(run, run.samples, "memory")
+    used = samples_of_workers(run, run.samples, ["memory"])
     counted = results_of_workers(run)
     other_rows = list[tuple[str, str, float, str]]()
     for number in np.unique(processes[alive]).tolist():
         lives = np.flatnonzero(alive & (processes == number))
-        worker_results = [counted.nearest([life], time) for life in lives.tolist()]
+        worker_results = [nearest_sample(counted, [life], time) for life in lives.tolist()]
         explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
-        memory = used.nearest(lives, time)["memory"]
+        memory = float(nearest_sample(used, lives, time)["memory"])
         who = ", ".join(titles[lives])
         unmanaged = _unmanaged(run, lives, time)
         slots = run.all_slots
@@ -249,7 +247,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 
 
 def _remainder(
-    memory: float, counted: list[dict[str, float]], explained: float, old: float
+    memory: float, counted: list[pd.Series], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
     """Yield a label and the bytes of each part of a process's memory that no listed result uses.
 
