@@ -78,12 +78,8 @@ def find_attempts(run: Run) -> pd.DataFrame:
         - ``raised_at``: the last line of user code in the traceback
     """
     workers, earlier = run.named, earlier_attempts(run)
-    tables, count = (run.task_runs, open_runs(run).others), len(run.task_runs)
-    origins = {"step": step_groups(*tables), "client": client_groups(*tables)}
-    parts = [_recorded(run, {name: codes[:count] for name, (codes, _) in origins.items()})]
-    if len(tables[1]):
-        others = {name: codes[count:] for name, (codes, _) in origins.items()}
-        parts.append(_unrecorded(run, tables[1], others))
+    tables = run.task_runs, open_runs(run).others
+    parts = [_recorded(run), *([_unrecorded(run, tables[1])] if len(tables[1]) else [])]
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
@@ -94,8 +90,10 @@ def find_attempts(run: Run) -> pd.DataFrame:
     number = 1 + pd.Series(keys).groupby(keys).cumcount().to_numpy()
     functions = run.task_runs["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
-    for name, (_, labels) in origins.items():
-        columns[name] = make_categorical(columns[name], labels)
+    rows = columns.pop("row")
+    for name, groups in (("step", step_groups), ("client", client_groups)):
+        codes, labels = groups(*tables)
+        columns[name] = make_categorical(codes[rows], labels)
     _name_outcomes(columns)
     columns["attempt"] = number
     before = pd.Series(_follows(columns)).groupby(keys).shift(fill_value=FIRST)
@@ -129,11 +127,8 @@ def at_keys(run: Run) -> pd.DataFrame:
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(run: Run, origins: dict[str, Array]) -> dict[str, Array]:
-    """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
-
-    `origins` has the codes of each row's step and client.
-    """
+def _recorded(run: Run) -> dict[str, Array]:
+    """Return the task runs in workers' files, or in the scheduler's if no worker has a file."""
     tasks, ended = run.task_runs, len(run.tasks)
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     start = np.where(np.isfinite(executing), executing, start)
@@ -145,10 +140,10 @@ def _recorded(run: Run, origins: dict[str, Array]) -> dict[str, Array]:
     state = _objects(tasks["state"])
     lost = (state == LOST) & (np.arange(len(tasks)) >= ended)
     return {
+        "row": np.arange(len(tasks)),
         "key_id": tasks["key_id"].to_numpy(),
         "worker_id": tasks["worker_id"].to_numpy(),
         "function": tasks["function"].cat.codes.to_numpy(),
-        **origins,
         "start": start,
         "elapsed": elapsed,
         "run": length,
@@ -162,11 +157,8 @@ def _recorded(run: Run, origins: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def _unrecorded(run: Run, rows: pd.DataFrame, origins: dict[str, Array]) -> dict[str, Array]:
-    """Return the attempts that only the scheduler recorded, as `rows`.
-
-    For `origins`, see `_recorded`.
-    """
+def _unrecorded(run: Run, rows: pd.DataFrame) -> dict[str, Array]:
+    """Return the attempts that only the scheduler recorded, as `rows`."""
     worker = rows["worker_id"].to_numpy()
     ran, with_worker = rows["lost"].to_numpy(), taken_back(run, rows)
     released = cancelled_runs(run, rows, (*DROPPED, CANCELLED_BY)) & ~ran
@@ -183,10 +175,10 @@ def _unrecorded(run: Run, rows: pd.DataFrame, origins: dict[str, Array]) -> dict
     start, stop = rows["scheduler_start"].to_numpy(), rows["scheduler_stop"].to_numpy()
     nothing = np.full(len(rows), np.nan)
     return {
+        "row": len(run.task_runs) + np.flatnonzero(listed),
         "key_id": rows["key_id"].to_numpy(),
         "worker_id": rows["worker_id"].to_numpy(),
         "function": rows["function"].cat.codes.to_numpy(),
-        **{name: codes[listed] for name, codes in origins.items()},
         "start": np.where(ran, start, rows["sent"].to_numpy()),
         "elapsed": nothing,
         "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),

@@ -81,10 +81,11 @@ class GpuSamples:
         # another worker's.
         if number in self._devices:
             return self._of_device.get(self._devices[number], self._none)
-        samples = self._of_worker.get(number)
-        if samples is None:
-            # In DASF's files, samples of the host may belong to no worker.
-            samples = self._of_host(number)
+        # In DASF's files, samples of the host may belong to no worker.
+        hosts, labels = self._workers.hosts, self._workers.labels
+        places = [number, *np.flatnonzero((hosts == hosts[number]) & np.isin(labels, HOST_WIDE))]
+        sampled = (self._of_worker[place] for place in places if place in self._of_worker)
+        samples = next(sampled, self._none)
         index = samples["gpu_index"]
         return samples if index.isna().all() else samples[index == index.min()]
 
@@ -153,17 +154,13 @@ class GpuSamples:
             samples = self.of_worker(number)
             times = samples["time"].to_numpy(dtype=float)
             begun, ended = starts[rows], stops[rows]
-            # Usually, each sample has all readings, so the intervals are the same.
-            intervals: dict[bytes, SampledIntervals] = {}
             for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
                 known = ~np.isnan(values)
                 if known.any():
-                    mask = known.tobytes()
-                    if mask not in intervals:
-                        intervals[mask] = SampledIntervals(times[known], begun, ended)
-                    integral[rows] = intervals[mask].integrals(values[known])
-                    covered[rows] = intervals[mask].covered
+                    intervals = SampledIntervals(times[known], begun, ended)
+                    integral[rows] = intervals.integrals(values[known])
+                    covered[rows] = intervals.covered
         return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
@@ -191,13 +188,6 @@ class GpuSamples:
         workers = Groups(self._workers.numbers(tasks), len(self._workers))
         for number in self._sampled:
             yield number, workers.rows(number)
-
-    def _of_host(self, number: int) -> pd.DataFrame:
-        hosts, labels = self._workers.hosts, self._workers.labels
-        for index in np.flatnonzero(hosts == hosts[number]).tolist():
-            if labels[index] in HOST_WIDE and index in self._of_worker:
-                return self._of_worker[index]
-        return self._none
 
 
 #: GPU samples by trace.

@@ -118,18 +118,27 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
     offsets, ids = run.dependencies
     edges = np.flatnonzero(of_key[ids] >= 0)
     needed, dependent = of_key[ids[edges]], np.searchsorted(offsets, edges, side="right") - 1
-    stages = _Dependents(run, dependent)
+    attempts = _attempts_at(run, dependent)
     by = np.full(len(rows), -1, dtype=np.int64)
     codes = run.keys.functions()[0][dependent]
     why = np.full(len(rows), UNEXPLAINED)
+
+    def latest(chosen: pd.Series, column: str) -> Array:
+        """Return the maximum of a column over the chosen attempts at each dependent, or NaN."""
+        return attempts[chosen].groupby("key_id")[column].max().reindex(dependent).to_numpy()
+
+    arrival, begin, end = (attempts[name] for name in ("arrival", "begin", "end"))
     if "wanted" in tasks:
         wanted = tasks["wanted"].to_numpy(dtype=float)[rows] == 1
-        last = np.full(len(rows), -np.inf)
-        np.maximum.at(last, needed, stages.known_by(time))
-        why[(last > -np.inf) & (np.abs(release - last) <= _AT_ONCE)] = LATE
+        last = np.full(len(rows), np.nan)
+        # When the scheduler learned of the end of the last dependent.
+        np.fmax.at(last, needed, latest(end <= time, "known"))
+        why[np.abs(release - last) <= _AT_ONCE] = LATE
         why[wanted] = WANTED
     why[np.isnan(release)] = UNRECORDED
-    for reason, begun in ((IN_USE, stages.running(time)), (WAITED_FOR, stages.waiting(time))):
+    running, waiting = (begin <= time) & (end > time), (arrival <= time) & (begin > time)
+    for reason, chosen in ((IN_USE, running), (WAITED_FOR, waiting)):
+        begun = latest(chosen, "begin")
         open_ = np.flatnonzero(np.isfinite(begun))
         open_ = open_[np.argsort(begun[open_], kind="stable")]
         why[needed[open_]] = reason
@@ -137,48 +146,24 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
     return why, by
 
 
-class _Dependents:
-    """Attempts at the tasks that use held results as inputs.
-
-    `keys` are the keys of the tasks. Each method returns one value per key.
-    """
-
-    def __init__(self, run: Run, keys: Array) -> None:
-        times, only = run.times, run.scheduler_only
-        ran = np.flatnonzero(np.isin(run.tasks["key_id"], keys))
-        only = only[np.isin(only["key_id"], keys)]
-        sent, known, began, waiting = (
-            run.since_begin(only[name])
-            for name in ("sent", "known", "scheduler_start", "scheduler_waiting")
-        )
-        self._keys, self._count = keys, len(run.keys)
-        self._key = np.append(run.tasks["key_id"].to_numpy()[ran], only["key_id"].to_numpy())
-        self._arrival = np.append(times.arrival[ran], np.fmin(waiting, sent))
-        self._begin = np.append(times.start[ran], np.where(np.isnan(began), known, began))
-        self._end = np.append(times.done[ran], known)
-        self._known = np.append(times.known[ran], known)
-
-    def waiting(self, time: float) -> Array:
-        """Return the start time of each key's attempt that was waiting at `time`, or NaN."""
-        # An attempt is waiting from its arrival at the scheduler until it starts.
-        return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
-
-    def running(self, time: float) -> Array:
-        """Return the start time of each key's attempt that was running at `time`, or NaN."""
-        return self._latest((self._begin <= time) & (self._end > time), self._begin)
-
-    def known_by(self, time: float) -> Array:
-        """Return when the scheduler last learned of the end of an attempt at each key.
-
-        Only attempts that had ended by `time` count. The result is minus infinity for keys that
-        have no such attempt.
-        """
-        return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
-
-    def _latest(self, chosen: Array, values: Array) -> Array:
-        latest = np.full(self._count, np.nan)
-        np.fmax.at(latest, self._key[chosen], values[chosen])
-        return latest[self._keys]
+def _attempts_at(run: Run, keys: Array) -> pd.DataFrame:
+    """Return the keys and times of the attempts at the tasks with the given keys."""
+    times, only = run.times, run.scheduler_only
+    ran = np.flatnonzero(np.isin(run.tasks["key_id"], keys))
+    only = only[np.isin(only["key_id"], keys)]
+    sent, known, began, waiting = (
+        run.since_begin(only[name])
+        for name in ("sent", "known", "scheduler_start", "scheduler_waiting")
+    )
+    return pd.DataFrame(
+        {
+            "key_id": np.append(run.tasks["key_id"].to_numpy()[ran], only["key_id"].to_numpy()),
+            "arrival": np.append(times.arrival[ran], np.fmin(waiting, sent)),
+            "begin": np.append(times.start[ran], np.where(np.isnan(began), known, began)),
+            "end": np.append(times.done[ran], known),
+            "known": np.append(times.known[ran], known),
+        }
+    )
 
 
 #: A function of the indices of results, of the worker instances that hold copies of them, and of

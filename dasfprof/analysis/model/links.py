@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.numeric.intervals import open_spans
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -45,7 +46,7 @@ def find_links(run: Run) -> RunLinks:
     producers = made.last_before(wanted, slots.times.sent[rows])
     if "sent" not in run.tasks:
         # Times of two hosts are only roughly comparable. If the key has a single run, use this run.
-        producers = np.where(producers < 0, made.only(wanted), producers)
+        producers = np.where(producers < 0, made.only[wanted], producers)
     # Inputs without a producer were in memory before recording, or a client put them there.
     return RunLinks(rows, wanted, producers)
 
@@ -73,8 +74,8 @@ class ResultsByKey:
         runs = np.bincount(key_ids[rows], minlength=count)
         single = runs[key_ids[rows]] == 1
         #: For each key with exactly one run, this run. -1 for other keys.
-        self._only = np.full(count, -1, dtype=np.int64)
-        self._only[key_ids[rows[single]]] = rows[single]
+        self.only = np.full(count, -1, dtype=np.int64)
+        self.only[key_ids[rows[single]]] = rows[single]
         #: Whether a key has several runs. The following arrays contain only runs of such keys.
         self._several, rows = runs > 1, rows[~single]
         self._times = np.sort(times[rows])
@@ -87,7 +88,7 @@ class ResultsByKey:
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Return, for each key and time, the task run with the latest result until then, or -1."""
-        rows = self._only[key_ids]
+        rows = self.only[key_ids]
         single = np.flatnonzero(rows >= 0)
         rows[single[~(self._time_of[rows[single]] <= times[single])]] = -1
         several = np.flatnonzero(self._several[key_ids])
@@ -98,10 +99,6 @@ class ResultsByKey:
             right = (at >= 0) & (self._places[inside] // self._width == key_ids)
             rows[several] = np.where(right, self._rows[inside], -1)
         return rows
-
-    def only(self, key_ids: Array) -> Array:
-        """Return the only task run of each key, or -1 if the key has several task runs or none."""
-        return self._only[key_ids]
 
 
 #: Event that a task run waited for last: nothing known; the arrival of the graph (the client); a
@@ -250,9 +247,7 @@ def find_turn(start: Array, stop: Array) -> float | None:
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
-    events = np.concatenate([start, stop])
-    steps = np.repeat([1, -1], len(start))[np.lexsort((np.repeat([1, 0], len(start)), events))]
-    at_once = int(np.cumsum(steps).max(initial=0))
+    at_once = int(open_spans(start, stop)[1].max(initial=0))
     if at_once < 2 or len(start) < _ROUNDS * at_once:
         return None
     before = np.append(-np.inf, np.maximum.accumulate(stop)[:-1])

@@ -179,8 +179,7 @@ class _Runs:
         #: Times at which the functions returned. They are before `done`, because Dask releases the
         #: thread in between.
         self.returned: Array = start + length[rows]
-        self.workers = run.named
-        self.worker = self.workers.numbers(tasks)
+        self.worker = run.named.numbers(tasks)
         layers = task_layers(run)
         self.function = codes[rows].astype(np.int64)
         #: Groups by layer. The medians of these groups are the usual values.
