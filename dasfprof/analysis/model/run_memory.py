@@ -122,18 +122,8 @@ def free_disk(run: Run) -> float:
     return float(run.disk_usage["free"][local].min())
 
 
-class Peak(NamedTuple):
-    """Maximum that a sum reaches over time, and when the sum first reaches it.
-
-    If the sum is never above 0, the maximum is 0 and the time is NaN.
-    """
-
-    size: float
-    time: float
-
-
-def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
-    """Return the maximum over time of the sum of several series.
+def time_of_peak(ids: Array, times: Array, sizes: Array) -> float:
+    """Return when the sum of several series first reaches its maximum, or NaN if that is 0.
 
     `ids` is the series of each sample. A series keeps the value of a sample until its next sample.
     """
@@ -143,8 +133,7 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     change = np.where(first, sizes, np.diff(sizes, prepend=0.0))
     in_time = np.argsort(times, kind="stable")
     sums = np.append(0.0, np.cumsum(change[in_time]))
-    most = int(sums.argmax())
-    return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
+    return float(np.append(np.nan, times[in_time])[sums.argmax()])
 
 
 #: Maximum seconds between a sample and a time for which it is used. Then maximum age in seconds of

@@ -24,6 +24,7 @@ _MOST_SPLITS = 20_000
 #: comparisons.
 CERTAIN = 0.01
 _PRECISION = 1e-12
+_PERMUTATION = "permutation test"
 #: Nodes and weights of Gauss-Legendre quadrature, for a precision of about 1e-6.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(100)
 #: Minimum number of values from which a drift or a trend is computed.
@@ -36,10 +37,8 @@ def p_value(first: Array, second: Array, *, greater: bool = False, level: float 
     The p-value is the probability that chance alone causes a difference at least this large. It is
     NaN if no test is possible, because a group is empty or both groups have one measurement.
     """
-    sizes = len(first), len(second)
-    if min(sizes) == 0 or max(sizes) == 1:
-        return math.nan
-    if min(sizes) > 1 and _can_permute(*sizes, level):
+    name = name_of_test(len(first), len(second), level)
+    if name == _PERMUTATION:
         # A two-sided permutation test (Pitman 1937) assumes nothing about the distribution. It is
         # exact if all permutations can be evaluated, but needs enough measurements to reach
         # `level`.
@@ -47,11 +46,7 @@ def p_value(first: Array, second: Array, *, greater: bool = False, level: float 
     # Welch's t-test (Welch 1947) assumes a normal distribution. For one measurement against
     # several, it is the t-test of a single case (Crawford and Howell 1998), which uses the variance
     # of the other group.
-    return welch_p(first, second, greater=greater)
-
-
-def _can_permute(first: int, second: int, level: float) -> bool:
-    return math.comb(first + second, first) >= 2 / level
+    return welch_p(first, second, greater=greater) if name else math.nan
 
 
 def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
@@ -63,7 +58,7 @@ def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
         return ""
     if min(first, second) == 1:
         return "t-test of a single run"
-    return "permutation test" if _can_permute(first, second, level) else "Welch's t-test"
+    return _PERMUTATION if math.comb(first + second, first) >= 2 / level else "Welch's t-test"
 
 
 def permutation_p(first: Array, second: Array, *, greater: bool = False) -> float:
@@ -259,13 +254,10 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
     # values that merely wander do not count as a trend. If values scatter around a line instead,
     # the interval is wider than necessary.
     each, least, most = _mean(changes, steps)
-    _, goes_on, _ = _mean(changes[middle:], steps[middle:])
-    rates = [
-        float(changes[part].sum() / steps[part].sum())
-        for part in (slice(middle), slice(middle, None))
-    ]
+    early, *_ = _mean(changes[:middle], steps[:middle])
+    late, goes_on, _ = _mean(changes[middle:], steps[middle:])
     course = Course.OPEN
-    if least > 0 and goes_on > 0 and rates[1] >= _GOES_ON * rates[0]:
+    if least > 0 and goes_on > 0 and late >= _GOES_ON * early:
         course = Course.RISES
     elif last > first and half - first >= _AT_FIRST * (values.max() - first):
         course = Course.AT_FIRST

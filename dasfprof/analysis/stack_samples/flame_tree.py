@@ -7,6 +7,7 @@ and not one row for each sample.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -104,11 +105,6 @@ class StackTree:
                 sums[self.callers[call]] += sums[call]
         return sums
 
-    @property
-    def depth(self) -> int:
-        """Number of calls in the deepest stack."""
-        return int(self._lengths.max())
-
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
         """Return which of `stacks` reach a depth, and which lines they have at this depth.
 
@@ -180,7 +176,7 @@ def _lines(
     the tree.
     """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
-    for depth in range(tree.depth):
+    for depth in itertools.count():
         rows, places = tree.at(stacks, depth)
         if not len(rows):
             break

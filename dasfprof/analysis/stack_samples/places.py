@@ -355,9 +355,11 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     """
     table = _client_samples(run, begins, ends)
     samples = Samples.from_table(table)
-    total = float(samples.interval.sum())
-    if total > 0 and (imports := _client_imports(run, samples, total)):
-        return imports
+    total, imports = float(samples.interval.sum()), _imports_of(run, samples)
+    if len(samples) >= _FEWEST_IMPORTING and sum(imports.values()) >= _MOSTLY * total > 0:
+        longest = clean(max(imports, key=lambda library: imports[library])) or "libraries"
+        share = format_share(sum(imports.values()) / total)
+        return f"Meanwhile the client {IMPORTS} for {share} of the time, most of {longest}. "
     phases = table["phase"].astype(object).to_numpy()
     by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
     phase = max(by_phase, key=lambda each: by_phase[each])
@@ -369,19 +371,6 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     if line is not None and seconds >= _LEAST * total:
         at = f" ({format_share(seconds / total)} at {write_frame(line)})"
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{at}. "
-
-
-def _client_imports(run: Run, samples: Samples, total: float) -> str:
-    """Return a sentence about the client's imports and the library that took longest, or "".
-
-    `total` is the number of seconds of all samples.
-    """
-    seconds = _imports_of(run, samples)
-    if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
-        return ""
-    longest = clean(max(seconds, key=lambda library: seconds[library])) or "libraries"
-    share = format_share(sum(seconds.values()) / total)
-    return f"Meanwhile the client {IMPORTS} for {share} of the time, most of {longest}. "
 
 
 def client_line(run: Run, begin: float, end: float) -> Frame | None:

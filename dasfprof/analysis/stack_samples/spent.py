@@ -213,9 +213,6 @@ class Parts(_Columns):
     #: Number of samples in functions for which the kernel counted time.
     counted: Array
 
-    def __len__(self) -> int:
-        return len(self.seconds)
-
     def summed(self, groups: Array, count: int) -> Parts:
         """Return the sums over groups, without rows of group -1."""
         grouped = Groups(groups, count)

@@ -19,10 +19,10 @@ from dasfprof.analysis.model.run_memory import (
     memory_of_others,
     memory_of_processes,
     nearest_sample,
-    peak_of,
     processes_of_workers,
     results_of_workers,
     samples_of_workers,
+    time_of_peak,
 )
 from dasfprof.analysis.model.steps import asked_lines
 from dasfprof.analysis.numeric.groups import Groups
@@ -90,12 +90,12 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
     np.maximum.at(ends, processes_of_workers(run), ends_of_lives(run))
     gone = np.flatnonzero(np.isfinite(ends))  # A process that has exited holds no memory.
-    peak = peak_of(
+    peak = time_of_peak(
         np.append(process, gone),
         np.append(samples["time"], ends[gone]),
         np.append(memory, np.zeros(len(gone))),
     )
-    return _anatomy(run, peak.time, by)
+    return _anatomy(run, peak, by)
 
 
 @question("Memory at one moment", "balance", expendable=("Line", "Asked At", "Results"))
