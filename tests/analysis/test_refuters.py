@@ -3,8 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from diagnosed_plans import found
 from refuters import REFUTERS, refute
+from refuters.evidence import Evidence
 from refuters.figures import is_close
 from refuters.steps import Steps
 from traces import Plan, filled
@@ -12,6 +14,7 @@ from traces import Plan, filled
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.registry import Finding
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.wording import Share
 
 
@@ -33,6 +36,17 @@ def test_steps() -> None:
     assert two.least(one).integral() == 2.0
     assert two.less(one).integral() == 4.0
     assert two.where(lambda number: number == 2).integral() == 2.0
+
+
+def test_thread_time_of_a_worker_without_first_events_begins_with_those_that_remain(
+    tmp_path: Path,
+) -> None:
+    tasks = [Task(f"load-{n}", 0, n, n + 1.0) for n in range(8)]
+    tasks += [Task(f"save-{n}", 1, n, n + 1.0) for n in range(5, 8)]
+    analyser = Plan(tasks, threads=1, scheduler=False, resources=False).write(tmp_path)
+    lower_bound = Evidence(tmp_path.glob("*.msgpack")).thread_seconds
+    assert lower_bound == pytest.approx(8.0 + 3.0)
+    assert RunFigures(analyser.run).thread_seconds >= 0.9999 * lower_bound
 
 
 def slow_function() -> Plan:

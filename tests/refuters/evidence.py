@@ -310,14 +310,21 @@ class Evidence:
 
     @cached_property
     def threads_seen(self) -> float:
-        """Return the mean number of threads if workers count only until their last event."""
+        """Return the mean number of threads if workers count only while events show them.
+
+        A worker whose first events are lost counts from the first remaining event, unless the
+        scheduler recorded when it joined. Each worker counts until its last event.
+        """
+        first: dict[str, float] = {}
         last: dict[str, float] = {}
         for rows in self._rows.values():
             for row in rows:
-                end = max(row["timestamp"] + row["duration"], row.get("done") or 0.0)
-                last[row["address"]] = max(end, last.get(row["address"], 0.0))
+                address, end = row["address"], row["timestamp"] + row["duration"]
+                first[address] = min(row["timestamp"], first.get(address, np.inf))
+                last[address] = max(end, row.get("done") or 0.0, last.get(address, 0.0))
+        first |= {row["worker"]: row["timestamp"] for row in self.rows("Worker Added")}
         seen = [
-            (joined, min(left, last.get(address, 0)), threads)
+            (max(joined, first.get(address, 0)), min(left, last.get(address, 0)), threads)
             for address, (joined, left, threads) in self.lives.items()
         ]
         return _threads_of(seen).integral(*self.span) / max(self.wall, 1e-9)
