@@ -427,12 +427,12 @@ def warm_up(run: RunFigures) -> Iterator[Finding]:
         f"They import {library}. " if library.isidentifier() else "What they did was not recorded. "
     )
     yield Finding.of(
-        "The first runs of {function} on a worker take far longer than later runs: {took} "
-        "against {usual} (medians).",
+        "The first runs of {function} on a worker occupy threads far longer than later runs: "
+        "{took} against {usual} (medians).",
         "{runs:first run} on {workers} of {workers_of_function:worker} took longer than "
-        f"usual{more}. Together they cost {{lost}} of thread time, not counting CPU wait. They "
-        f"used the CPU for {{on_cpu}} of their time. {did}{_ONCE}See stragglers() and "
-        "per_task_bottleneck().",
+        f"usual{more}. Together they cost {{lost}} of thread time. These times include "
+        "deserializing and other overhead around the function, but not CPU wait. The runs used "
+        f"the CPU for {{on_cpu}} of their time. {did}{_ONCE}See Elapsed in stragglers().",
         "Prepare workers before {function} runs: import libraries (client.run, or a worker "
         "plugin), compile (Numba: cache=True), open files, and fill caches. Reuse workers "
         "instead of starting new ones.",
