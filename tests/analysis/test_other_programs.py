@@ -112,3 +112,18 @@ def test_another_name_or_number_is_refuted(tmp_path: Path) -> None:
         changed = replace(findings[0], figures=figures)
         assert refute(tmp_path, [changed, *findings[1:]])
     assert not refute(tmp_path, findings)
+
+
+def test_other_programs_come_after_a_problem_of_the_run(tmp_path: Path) -> None:
+    plan = replace(waiting([worker(), process(STRESS, "stress", 1.5)]), cores=4)
+    alone = found(plan, tmp_path / "alone")
+    assert [*alone] == ["cpu-oversubscribed"]
+    assert alone["cpu-oversubscribed"]["Severity"] == "high"
+    # After 1.5 s without tasks, the same tasks run again. CPU wait costs 4 s.
+    plan.tasks += [
+        replace(task, key=f"loop-{n}", arrival=5.5, start=task.start + 5.5, stop=task.stop + 5.5)
+        for n, task in enumerate(plan.tasks, 16)
+    ]
+    both = found(replace(plan, graphs=(0.0, 5.5)), tmp_path / "both")
+    severities = [(rule, finding["Severity"]) for rule, finding in both.items()]
+    assert severities == [("client-bound", "medium"), ("cpu-oversubscribed", "low")]

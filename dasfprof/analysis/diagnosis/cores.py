@@ -138,8 +138,10 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     more_threads = _beyond_tasks(run) > (_NATIVE - 1) * task_cpu
     others = _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
-    # The cause may be neither the threads of tasks nor other programs.
-    enough = threads <= cores and not more_threads and not (others and others.cores >= BLAMED)
+    fits = threads <= cores and not more_threads
+    # If the run fits on its hosts, the cause is other programs, or it is unknown.
+    foreign = fits and others is not None and others.cores >= BLAMED
+    enough = fits and not foreign
     unlimited = _unlimited(run)
     changes: list[Change] = []
     if more_threads and (names := LIMITS if unlimited is None else unlimited):
@@ -172,8 +174,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         "Tasks that use the CPU wait for a core for {share} of their time, although there are "
         "only {threads:thread} for {cores:core}."
         if enough
-        else "The hosts have too few cores: tasks that use the CPU wait for a core for {share} "
-        "of their time.",
+        else f"{'Other programs use the cores' if foreign else 'The hosts have too few cores'}: "
+        "tasks that use the CPU wait for a core for {share} of their time.",
         "Of the {lasted} that these tasks took, {waited} was CPU wait. For all tasks, CPU wait is "
         "{share_of_all} of thread time. The worker processes used {processes} of CPU time, {tasks} "
         "of it in the threads of these tasks. {_programs}See host_processes(), "
@@ -196,6 +198,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         costs=float("nan") if enough else lost,
         at_most="low" if enough else "high",
         at_least="low" if enough else "info",
+        foreign=foreign,
     )
 
 

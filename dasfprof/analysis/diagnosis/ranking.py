@@ -162,11 +162,14 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings that show where time goes but not why, if other findings give a reason."""
+    """Leave out findings that show where time goes but not why, if other findings give a reason.
+
+    Findings about causes outside of the run get low severity, if other findings are severe.
+    """
     others = [
         finding
         for finding in findings
-        if not _is_general(finding) and finding.rule not in OF_RECORDING
+        if not (_is_general(finding) or finding.foreign or finding.rule in OF_RECORDING)
     ]
     severe = [finding for finding in others if finding.severity_in(wall) in {"high", "medium"}]
 
@@ -178,7 +181,11 @@ def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
             for finding in severe
         )
 
-    return [finding for finding in findings if not (_is_general(finding) and is_explained(finding))]
+    return [
+        dataclasses.replace(finding, at_most="low") if finding.foreign and severe else finding
+        for finding in findings
+        if not (_is_general(finding) and is_explained(finding))
+    ]
 
 
 def _is_general(finding: Finding) -> bool:
@@ -297,7 +304,7 @@ def _explains(cause: Finding, finding: Finding) -> bool:
 
 
 def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
-    if cause.isolated or (finding.rule in FIRST and cause.rule not in FIRST):
+    if cause.isolated or cause.foreign or (finding.rule in FIRST and cause.rule not in FIRST):
         return False
     if _explains(cause, finding):
         # If only the symptom has known seconds, the cause is not severe enough to explain it.
@@ -324,10 +331,10 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
     """Sort findings by severity, then by potential savings, but each of them after its cause."""
 
-    def rank(finding: Finding) -> tuple[bool, int, int, float]:
+    def rank(finding: Finding) -> tuple[bool, int, int, bool, float]:
         place = FIRST.index(finding.rule) if finding.rule in FIRST else len(FIRST)
         severity = SEVERITIES.index(finding.severity_in(wall))
-        return _is_general(finding), severity, place, -_seconds(finding)
+        return _is_general(finding), severity, place, finding.foreign, -_seconds(finding)
 
     ordered: list[Finding] = []
     waiting = sorted(findings, key=rank)

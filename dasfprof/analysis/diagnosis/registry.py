@@ -127,6 +127,9 @@ class Finding:
     of_client: bool = False
     #: Whether the finding is never a cause, even of findings that its rule may cause.
     isolated: bool = False
+    #: Whether the cause is outside of the run. Such a finding is never a cause, and comes after
+    #: severe problems of the run itself.
+    foreign: bool = False
     settings: Sequence[Change] = ()
     severity: Severity = "info"
     cause: Finding | None = None
