@@ -185,7 +185,8 @@ def _kind(part: Any) -> tuple[Any, str]:
 
 def is_expression(value: Any) -> bool:
     """Return whether a value is an expression of Dask."""
-    return hasattr(value, "operands")
+    # A `Delayed` object, which `isin()` embeds for example, has attributes of any name.
+    return hasattr(type(value), "_parameters")
 
 
 def output_keys(graph: Any) -> Any:
