@@ -58,6 +58,14 @@ def test_a_layer_built_again_belongs_to_the_last_line_before_its_graph(tmp_path:
     assert lines == {f"('{LOAD}', {n})": f"pipeline.py:{n + 1}" for n in (0, 1)}
 
 
+def test_all_tasks_with_the_hash_of_a_layer_have_its_line(tmp_path: Path) -> None:
+    """Keys of map_overlap() contain fractions, and keys of cumsum() contain texts."""
+    keys: list[Any] = [(f"getitem-{'a' * 32}", 0.9, 1), (LOAD, "extra", 0), ("a", "b", 0)]
+    runs: list[Run] = [(key, [], float(n), 1.0, FIRST) for n, key in enumerate(keys)]
+    lines = lines_of(opened(tmp_path, runs, [(-1.0, 10, LOAD, [])]))
+    assert [*lines.values()] == ["pipeline.py:1", "pipeline.py:1", MADE_BY_DASK]
+
+
 def test_a_line_may_have_sent_a_whole_graph(tmp_path: Path) -> None:
     """Only some keys of `map` are recorded, whose futures may have existed before."""
     keys = [f"inc-{digit * 32}" for digit in "1234"]

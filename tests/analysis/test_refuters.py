@@ -9,7 +9,7 @@ from refuters import REFUTERS, refute
 from refuters.evidence import Evidence
 from refuters.figures import is_close
 from refuters.steps import Steps
-from traces import Plan, filled
+from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
