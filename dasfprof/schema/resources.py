@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 
 from dasfprof.schema.events import Column, event_kind
 
 #: Seconds between two samples of a worker whose values do not change.
 IDLE_INTERVAL = 60.0
 
-RESOURCE_USAGE = event_kind(
+_monitor_event = partial(event_kind, recorder="ResourceMonitor")
+
+RESOURCE_USAGE = _monitor_event(
     "Resource Usage",
     "A sample of a worker's process, and of its host if this worker samples the host.",
-    recorder="ResourceMonitor",
     columns="""
 time            float    time     time of the sample, as in the event's timestamp
 monotonic       float    seconds  the host's monotonic clock
@@ -63,10 +65,9 @@ HOST_COUNTERS = _named("host_")
 #: Columns about the GPU that the worker uses. They are only filled if this worker samples that GPU.
 WORKER_GPU = _named("gpu_")
 
-MANAGED_MEMORY = event_kind(
+MANAGED_MEMORY = _monitor_event(
     "Managed Memory",
     "A sample of a worker's managed memory and tasks.",
-    recorder="ResourceMonitor",
     columns="""
 tasks           int      count    number of results in memory or on disk
 size            int      bytes    size of these, as Dask counts it
@@ -83,10 +84,9 @@ p2p_size        time     bytes    buffers of P2P shuffles, or None if unknown
 """,
 )
 
-DISK_USAGE = event_kind(
+DISK_USAGE = _monitor_event(
     "Disk Usage",
     "A sample of a disk of a host.",
-    recorder="ResourceMonitor",
     columns="""
 device          text     text     the kernel's name, such as sda1, or else what is mounted
 mountpoint      text     text     where it is mounted, or None
@@ -104,11 +104,10 @@ write_time      time     seconds  time of writing since boot [Disk Io Write Seco
 """,
 )
 
-HOST_PROCESS = event_kind(
+HOST_PROCESS = _monitor_event(
     "Host Process",
     "A process with much of a host's memory, or with much CPU on a busy host, from a sample of all "
     "processes.",
-    recorder="ResourceMonitor",
     columns="""
 pid             int      id       process id
 name            text     text     the kernel's name of it (15 characters), never its command line
@@ -187,10 +186,9 @@ class GpuMatch(str, Enum):
     """By number, with the order on the bus, which CUDA uses for GPUs of one model."""
 
 
-GPU_DEVICES = event_kind(
+GPU_DEVICES = _monitor_event(
     "GPU Devices",
     "The devices that a worker may use, when it starts and each time this changes.",
-    recorder="ResourceMonitor",
     columns="""
 availability    text     text     a value of GpuAvailability, for the worker's own device
 detail          text     text     message of the driver
@@ -202,11 +200,10 @@ name            text     text     model of the device
 """,
 )
 
-GPU_USAGE = event_kind(
+GPU_USAGE = _monitor_event(
     "GPU Usage",
     "A sample of a device by one worker of its host. Values are None if they are not available, "
     "failed, or were not read in this sample.",
-    recorder="ResourceMonitor",
     columns="""
 uuid            text     text     UUID of the device
 index           int      count    its NVML index
@@ -225,10 +222,9 @@ pcie_rx         float32  number   bytes per second received
 """,
 )
 
-GPU_FAILURE = event_kind(
+GPU_FAILURE = _monitor_event(
     "GPU Failure",
     "The first failure to read a value of a device for one reason.",
-    recorder="ResourceMonitor",
     columns="""
 uuid            text     text     UUID of the device
 reading         text     text     the value that was not read
@@ -237,11 +233,10 @@ detail          text     text     message of the driver
 """,
 )
 
-DEVICE_MEMORY = event_kind(
+DEVICE_MEMORY = _monitor_event(
     "Device Memory",
     "Results of a worker of dask-cuda on the device, on the host and on disk, and those moved "
     "between these since recording began. The size of results on disk is unknown.",
-    recorder="ResourceMonitor",
     columns="""
 device_tasks         int   count   number of results on the device
 device_size          time  bytes   size of these, as Dask counts it, or None without a limit

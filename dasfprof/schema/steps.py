@@ -5,6 +5,8 @@ The `thread_id` of these events is ``client``.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dasfprof.schema.events import event_kind
 
 #: Name of the annotation of graphs that are computed in a step. Its value is the list of the names
@@ -14,10 +16,11 @@ ANNOTATION = "dasfprof_step"
 #: Separator between the names of a step and its enclosing steps in the analysis.
 SEPARATOR = "/"
 
-STEP = event_kind(
+_client_event = partial(event_kind, recorder="StepRecorder")
+
+STEP = _client_event(
     "Step",
     "A step of the pipeline was entered.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of this entry
 parent          int      id       id of the step around it, or -1 for none
@@ -25,20 +28,18 @@ step            text     text     name of the step
 """,
 )
 
-STEP_END = event_kind(
+STEP_END = _client_event(
     "Step End",
     "A step was left.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of the entry
 """,
 )
 
-STEP_LAYER = event_kind(
+STEP_LAYER = _client_event(
     "Step Layer",
     "A layer of a graph was built in a step, for the first time or after another step built it. Or "
     "it was built outside of steps from layers of a step.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of the step, or -1 for none
 layer           key      key      name of the layer
@@ -46,10 +47,9 @@ dependencies    keys     keys     outside of steps, names of the layers it depen
 """,
 )
 
-GRAPH_SENT = event_kind(
+GRAPH_SENT = _client_event(
     "Graph Sent",
     "The client's process had pickled a graph and passed it to its connection with the scheduler.",
-    recorder="StepRecorder",
     columns="""
 client          text     text     id of the client
 host            text     text     name of its host
@@ -61,11 +61,10 @@ size            time     bytes    pickled size, or None if unknown
 """,
 )
 
-LINE = event_kind(
+LINE = _client_event(
     "Line",
     "A line of the program built something for the first time, such as a layer of a graph, a "
     "partition or futures, or called Dask.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of the line
 file            text     text     innermost file of the user's code
@@ -82,11 +81,10 @@ library_code    text     text     function that contains this line
 """,
 )
 
-LINE_LAYER = event_kind(
+LINE_LAYER = _client_event(
     "Line Layer",
     "A line built a layer of a graph, or a future. If Dask fuses layers, the tasks are named after "
     "the last one.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of the line
 layer           key      key      name of the layer, or key of the future
@@ -94,10 +92,9 @@ dependencies    keys     keys     names of the layers it depends on, or that wer
 """,
 )
 
-LINE_GRAPH = event_kind(
+LINE_GRAPH = _client_event(
     "Line Graph",
     "A line sent a graph that only this line built, as Client.map does.",
-    recorder="StepRecorder",
     columns="""
 id              int      id       id of the line
 key             key      key      key of a task of the graph
@@ -107,11 +104,10 @@ key             key      key      key of a task of the graph
 #: Name of the file that workers see for a function that a recent cloudpickle pickled by value.
 DYNAMIC = "<dynamic-code>"
 
-FUNCTION_SENT = event_kind(
+FUNCTION_SENT = _client_event(
     "Function Sent",
     "The first time that the client pickled a Python function by value, or one inside it. "
     "cloudpickle may send it without its file, which workers then see as <dynamic-code>.",
-    recorder="StepRecorder",
     columns="""
 function        text     text     qualified name with the module
 file            text     text     the file
@@ -122,11 +118,10 @@ missing         text     text     why there is no source: within another functio
 """,
 )
 
-CLIENT_CALLS = event_kind(
+CLIENT_CALLS = _client_event(
     "Client Calls",
     "Successive calls of Dask of one kind from one line of the program, work of Dask outside of "
     "these calls, or the time range of the recording. The event's time is the first start.",
-    recorder="StepRecorder",
     columns="""
 call            text     text     compute, persist, submit, map, gather, result, wait, as_completed,
     scatter, cancel, run, run_on_scheduler, rebalance, replicate, upload_file, publish_dataset or
@@ -151,11 +146,10 @@ sent            int      bytes    pickled graphs, or with scatter the data, as D
 """,
 )
 
-SENT_VALUE = event_kind(
+SENT_VALUE = _client_event(
     "Sent Value",
     "An object of at least 10 kB that was embedded in a graph: a Python function pickled by value, "
     "or an argument. In layers with more than 100 tasks, only some tasks are examined.",
-    recorder="StepRecorder",
     columns="""
 kind            text     text     function or argument
 name            text     text     the function with its module, or the name of the argument's tasks

@@ -7,6 +7,8 @@ scheduler. The time of something that did not happen is None.
 
 from __future__ import annotations
 
+from functools import partial
+
 from dasfprof.schema.events import EventPhases, event_kind
 
 #: Prefix of the annotations that tell workers that a task is hidden in a run.
@@ -14,12 +16,14 @@ MARK = "dasfprof_hidden_"
 #: Name that replaces the function of hidden tasks, which belong to other clients.
 OTHER_CLIENTS = "other-clients"
 
-COMPUTE = event_kind(
+_worker_event = partial(event_kind, recorder="TracePlugin")
+_complete_event = partial(_worker_event, phase=EventPhases.COMPLETE)
+_scheduler_event = partial(event_kind, recorder="SchedulerPlugin")
+
+COMPUTE = _complete_event(
     "Compute",
     "One attempt to run a task on a worker. The event's time is that of the user's function in its "
     "thread.",
-    recorder="TracePlugin",
-    phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      the key
 -name           text     text     dask.utils.key_split of the key
@@ -55,11 +59,9 @@ raised_at       text     text     last line of user code in its traceback, as fi
 """,
 )
 
-TRANSFER = event_kind(
+TRANSFER = _complete_event(
     "Transfer",
     "One message with results from another worker, in the receiver's file.",
-    recorder="TracePlugin",
-    phase=EventPhases.COMPLETE,
     columns="""
 source          text     text     address of the sender
 keys            keys     keys     keys of the results
@@ -70,12 +72,10 @@ deserialize     float32  seconds  time for deserialization
 """,
 )
 
-SHUFFLE_MESSAGE = event_kind(
+SHUFFLE_MESSAGE = _complete_event(
     "Shuffle Message",
     "One message of a P2P shuffle to another worker, in the sender's file. The event ends when the "
     "receiver has accepted it.",
-    recorder="TracePlugin",
-    phase=EventPhases.COMPLETE,
     columns="""
 target          text     text     address of the receiver
 size            int      bytes    size of the rows or blocks, as Dask counts it
@@ -83,13 +83,11 @@ state           text     text     success or failed
 """,
 )
 
-ACTOR_CALL = event_kind(
+ACTOR_CALL = _complete_event(
     "Actor Call",
     "A call of an actor's method, in the file of the actor's worker. The event's time is from the "
     "arrival of the call to its answer, or to the end of the recording. Methods that are not "
     "coroutines share one thread of the worker, and the time includes the wait for it.",
-    recorder="TracePlugin",
-    phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      key of the actor
 method          text     text     name of the method
@@ -97,13 +95,11 @@ state           text     text     success, failed or unanswered
 """,
 )
 
-WORKER_FUNCTION = event_kind(
+WORKER_FUNCTION = _complete_event(
     "Worker Function",
     "A function that a client ran on the worker outside of tasks, for example with Client.run. The "
     "event's time is from the arrival of the request to its answer, or to the end of the "
     "recording. A function that is not a coroutine blocks the event loop.",
-    recorder="TracePlugin",
-    phase=EventPhases.COMPLETE,
     columns="""
 function        text     text     the function with its module, or None if unknown
 cpu             time     seconds  CPU time of the event loop's thread in the function
@@ -111,11 +107,10 @@ state           text     text     success, failed or unanswered
 """,
 )
 
-LOG_RECORD = event_kind(
+LOG_RECORD = _worker_event(
     "Log Record",
     "A record that a task run wrote with `logging`: the first 20 of at least a minimum level, and "
     "the first error, which the task may have caught.",
-    recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
@@ -129,10 +124,9 @@ error           int      flag     1 for the task run's first record of level ERR
 """,
 )
 
-TRACEBACK = event_kind(
+TRACEBACK = _worker_event(
     "Traceback",
     "The traceback of a failed task run, for the first 1000 of a worker.",
-    recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
@@ -141,11 +135,10 @@ text            text     text     the calls from the outermost on, without the e
 """,
 )
 
-FUNCTION_CODE = event_kind(
+FUNCTION_CODE = _worker_event(
     "Function Code",
     "A Python function that tasks with the same name call: the first five user functions, or "
     "library functions if there are none.",
-    recorder="TracePlugin",
     columns="""
 name            text     text     dask.utils.key_split of the tasks' keys
 function        text     text     qualified name with the module
@@ -156,11 +149,10 @@ missing         text     text     why there is no source: of a library, no such 
 """,
 )
 
-TASK_ARGUMENTS = event_kind(
+TASK_ARGUMENTS = _worker_event(
     "Task Arguments",
     "The arguments of a task run that took at least 10 ms or failed, for the first 1,000 such runs "
     "of each function on a worker.",
-    recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
@@ -172,12 +164,11 @@ arguments       text     text     name, type, dtype, shape or length of the firs
 #: Prefix of the hash of a chunk that is stored in an HDF5 file (`STORED_CHUNK`), and prefix of the
 #: hash of a file or dataset that was read completely (`COMPLETE`).
 STORED_CHUNK, COMPLETE = "h", "w"
-STORAGE = event_kind(
+STORAGE = _worker_event(
     "Storage",
     "Data that a task run read from and wrote to one store, by outermost requests of fsspec, "
     "Zarr 3 and h5py in any thread or event loop; or, for runs of at least a millisecond, data "
     "that its thread moved from and to disks of its host.",
-    recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
@@ -207,11 +198,10 @@ items           text     text     hashes of the first 16 objects or ranges of ob
 """,
 )
 
-RESULT_SERIALISED = event_kind(
+RESULT_SERIALISED = _worker_event(
     "Result Serialised",
     "A worker serialized a result for another process, including Dask's compression, which took at "
     "least 1 ms of CPU time or 20 ms. The event's time is when the result had been sent.",
-    recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt, or -1 if it ran on another worker
@@ -222,31 +212,28 @@ seconds         float32  seconds  time for serialization, including waits for th
 """,
 )
 
-WORKER_ERROR = event_kind(
+WORKER_ERROR = _worker_event(
     "Worker Error",
     "An error with an exception that Dask logged in a worker's process outside of tasks, for the "
     "first 100. The last one often explains why a worker ended.",
-    recorder="TracePlugin",
     columns="""
 logger          text     text     name of the logger
 exception       text     text     type and message of the exception
 """,
 )
 
-CLOCK = event_kind(
+CLOCK = _worker_event(
     "Clock",
     "A change of Dask's estimate of the offset between the worker's and the scheduler's clock.",
-    recorder="TracePlugin",
     columns="""
 scheduler_delay float    seconds  the estimate
 """,
 )
 
-TASK_RUN = event_kind(
+TASK_RUN = _scheduler_event(
     "Task Run",
     "A task run as the scheduler saw it, from its assignment to a worker until its outcome was "
     "known.",
-    recorder="SchedulerPlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      the key
@@ -273,31 +260,28 @@ exception       text     text     exception reported to the scheduler
 """,
 )
 
-RESULT_RELEASED = event_kind(
+RESULT_RELEASED = _scheduler_event(
     "Result Released",
     "The scheduler released the result of a task run, or lost it with its workers. The event's "
     "time is rounded up to 1/1024 s.",
-    recorder="SchedulerPlugin",
     columns="""
 run_id          int      id       Dask's number of the attempt that made the result
 """,
 )
 
-COPY_DROPPED = event_kind(
+COPY_DROPPED = _scheduler_event(
     "Copy Dropped",
     "The scheduler asked a worker to drop its copy of a result that another worker also has.",
-    recorder="SchedulerPlugin",
     columns="""
 key             key      key      the key
 worker          text     text     address of the worker
 """,
 )
 
-UNSENT_TASKS = event_kind(
+UNSENT_TASKS = _scheduler_event(
     "Unsent Tasks",
     "Tasks of one function and state that were not assigned to a worker when recording ended. The "
     "event's time is when the first of them was submitted.",
-    recorder="SchedulerPlugin",
     columns="""
 name            text     text     dask.utils.key_split of the keys
 state           text     text     waiting, queued or no-worker
@@ -307,10 +291,9 @@ restrictions    value    object   restrictions of the first task: workers, hosts
 """,
 )
 
-GRAPH = event_kind(
+GRAPH = _scheduler_event(
     "Graph",
     "A graph of tasks arrived at the scheduler.",
-    recorder="SchedulerPlugin",
     columns="""
 client          text     text     id of the client
 tasks           int      count    number of tasks
@@ -320,10 +303,9 @@ step            value    object   names of the steps that it was computed in, fr
 """,
 )
 
-CLIENT = event_kind(
+CLIENT = _scheduler_event(
     "Client",
     "A client sent its first recorded graph.",
-    recorder="SchedulerPlugin",
     columns="""
 client          text     text     id of the client
 name            text     text     user, host and script if dasfprof runs in the client's process,
@@ -331,21 +313,19 @@ name            text     text     user, host and script if dasfprof runs in the 
 """,
 )
 
-CLIENT_TASKS = event_kind(
+CLIENT_TASKS = _scheduler_event(
     "Client Tasks",
     "Tasks of a client that are in none of its recorded graphs, because they existed when "
     "recording began, or another client's graph contained them.",
-    recorder="SchedulerPlugin",
     columns="""
 client          text     text     id of the client
 keys            keys     keys     keys of the tasks
 """,
 )
 
-STEAL = event_kind(
+STEAL = _scheduler_event(
     "Steal",
     "A task was moved from a busy worker to an idle one before it ran.",
-    recorder="SchedulerPlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
@@ -354,10 +334,9 @@ thief           text     text     address of the idle worker
 """,
 )
 
-WORKER_ADDED = event_kind(
+WORKER_ADDED = _scheduler_event(
     "Worker Added",
     "A worker joined the cluster, or was in it when recording began.",
-    recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
 name            value    object   Dask's name of the worker
@@ -368,21 +347,19 @@ resources       value    object   amounts of resources that tasks can require, a
 """,
 )
 
-WORKER_REMOVED = event_kind(
+WORKER_REMOVED = _scheduler_event(
     "Worker Removed",
     "A worker left the cluster.",
-    recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
 reason          text     text     the reason
 """,
 )
 
-WORKER_EXIT = event_kind(
+WORKER_EXIT = _scheduler_event(
     "Worker Exit",
     "How the process of a worker that left the cluster ended, from its nanny's log. It follows "
     "shortly after Worker Removed, and is missing without a nanny.",
-    recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
 exit_code       int      number   exit status, negative for the signal that killed it, or None if
@@ -391,11 +368,10 @@ reason          text     text     why the nanny ended it, or None if no reason i
 """,
 )
 
-CLUSTER_CHANGE = event_kind(
+CLUSTER_CHANGE = _scheduler_event(
     "Cluster Change",
     "Workers were restarted, retired, removed or paused, tasks were cancelled, or another number "
     "of workers was requested.",
-    recorder="SchedulerPlugin",
     columns="""
 action          text     text     restart, retire, worker-ttl (the scheduler removed a worker that
     had sent no heartbeat for too long), pause, resume, cancel or adapt
