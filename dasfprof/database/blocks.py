@@ -23,6 +23,7 @@ from dasfprof.database import columns, frames, values
 from dasfprof.database.columns import encode_numbers
 from dasfprof.database.frames import deflate
 from dasfprof.database.losses import Losses, cause_of
+from dasfprof.database.output import BlockFacts, TraceOutput
 from dasfprof.database.values import number_array
 from dasfprof.schema.events import EVENT_CLASSES, Event, Schema
 
@@ -424,23 +425,20 @@ class BlockWriter:
 
     Parameters
     ----------
-    append_frame
-        A function that appends a frame to the file.
+    output
+        The file.
     losses
         Counts dropped events and errors.
     pause
         A function that is called between slices, to let other threads run.
     """
 
-    def __init__(
-        self, append_frame: Callable[[bytes], None], losses: Losses, pause: Callable[[], None]
-    ) -> None:
-        self._append_frame = append_frame
+    def __init__(self, output: TraceOutput, losses: Losses, pause: Callable[[], None]) -> None:
+        self._output = output
         self._losses = losses
         self._pause = pause
-        #: Number of events that have got a position in the file so far (`events`), and number of
-        #: events that were appended to the file (`stored`).
-        self.events = self.stored = 0
+        #: Time since which the writing thread waits for the disk (on the monotonic clock), or None.
+        self.waits_since: float | None = None
 
     def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
         """Turn facts of a source into events, encode the events, and append them to the file.
@@ -459,22 +457,17 @@ class BlockWriter:
             if block.rows:
                 self._store(block)
 
-    def append(self, frame: bytes) -> None:
-        """Append a frame that contains no events. Errors are logged.
-
-        If `frame` is empty, only the header of a new file is written.
-        """
+    def append(self, frame: bytes, block: BlockFacts | None = None) -> None:
+        """Append a frame. Errors are logged. For the arguments, see `TraceOutput.append`."""
+        self.waits_since = time.monotonic()
         try:
-            self._append_frame(frame)
+            self._output.append(frame, block)
         except Exception as error:
+            if block is not None:
+                self._losses.add(cause_of(error), block[-1])
             self._losses.warn("cannot write facts to", error)
-
-    def frame(self, block: dict[str, Any]) -> bytes:
-        """Return a frame with the entries of a map, the current time, and the losses so far."""
-        return frames.build_frame(values.pack({**block, **self._common_entries()}))
-
-    def _common_entries(self) -> dict[str, Any]:
-        return {"clock": [time.time(), time.monotonic()], **self._losses.about()}
+        finally:
+            self.waits_since = None
 
     def _encode(
         self,
@@ -493,31 +486,23 @@ class BlockWriter:
             # An error must neither end the writer's thread nor reach the user's code.
             self.failed("recorder failed", count, error)
             return
-        first = self.events
+        first = self._output.events
         for schema, rows, positions in folded:
             if schema not in blocks:
                 blocks[schema] = BlockEncoder(schema, source.constants)
             for failure in blocks[schema].extend(rows, _from(first, positions), self._pause):
                 self.failed("not encoded", 1, failure)
-            self.events += len(rows)
+            self._output.events += len(rows)
 
     def _store(self, block: BlockEncoder) -> None:
         """Append a block to the file. If that fails, count the block's rows as dropped."""
         try:
-            payload = block.payload(self._pause, **self._common_entries())
-            frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
-            frame.about = (block.schema.name, *block.span)
-            frame.rows = block.rows
+            payload = block.payload(self._pause, **self._output.common_entries())
+            frame = frames.build_frame(deflate(payload))
         except Exception as error:
             self.failed("recorder failed", block.rows, error)
             return
-        try:
-            self._append_frame(frame)
-        except Exception as error:
-            self._losses.add(cause_of(error), block.rows)
-            self._losses.warn("cannot write facts to", error)
-        else:
-            self.stored += block.rows
+        self.append(frame, (block.schema.name, *block.span, block.rows))
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
         """Count events that could not be encoded because of an error.

@@ -31,16 +31,6 @@ HEAD_BYTES = _HEAD.size + _CHECK.size
 MAX_PAYLOAD_BYTES = (1 << 31) - 1
 
 
-class EventsFrame(bytes):
-    """The bytes of a frame of events, with facts about the frame for the file's index."""
-
-    #: The name of the frame's events, the start of the first event, and the end of the last event
-    #: (Unix seconds).
-    about: tuple[str, float, float]
-    #: Number of events in the frame.
-    rows: int
-
-
 def build_frame(payload: bytes) -> bytes:
     """Return a frame that contains a payload and can be appended to a file.
 

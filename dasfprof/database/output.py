@@ -12,14 +12,14 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from dasfprof import system
-from dasfprof.database.frames import EventsFrame
+from dasfprof.database import frames, values
+from dasfprof.database.losses import Losses
 from dasfprof.text import count_of
 
 #: Maximum length (bytes) for which space is reserved without checking the free space first.
@@ -81,8 +81,9 @@ logger = logging.getLogger(__name__)
 MARGIN_BYTES = 512
 
 
-#: Position of a block in its file, followed by the values of `EventsFrame.about`.
-IndexedBlock = tuple[int, str, float, float]
+#: Facts about a block for the index of its file: the name of the events, the start of the first
+#: event, the end of the last event (Unix seconds), and the number of events.
+BlockFacts = tuple[str, float, float, int]
 
 
 class TraceOutput:
@@ -97,48 +98,42 @@ class TraceOutput:
     path
         The path of the file. If another file has this name, a number is added to the name.
     header
-        A function that returns the frame with the header. Its arguments are the number of the
-        segment and further entries. It is called for each new file.
+        Facts about this process and the run, for the header of each file.
+    losses
+        The dropped events and errors, which each frame reports.
     segment_size
         Size in bytes after which the next segment begins, or 0 for a single file.
-    ending
-        A function that returns the last bytes of a segment: its index and closing frame. Its
-        arguments are the blocks to list in the index, and the position of the index.
-    ended
-        A function that is called after these last bytes of a segment were written.
     """
 
     def __init__(
-        self,
-        path: Path,
-        header: Callable[[int, dict[str, Any]], bytes],
-        segment_size: int,
-        ending: Callable[[list[IndexedBlock], int], bytes],
-        ended: Callable[[], None],
+        self, path: Path, header: dict[str, Any], losses: Losses, segment_size: int
     ) -> None:
         #: Paths of the segments. The last segment is being written. The paths are absolute, so that
         #: changes of the working directory have no effect.
         self.paths = [path.absolute()]
         #: Whether the file was created. Its header may still be missing.
         self.created = False
-        self._header = header
+        #: Number of events that have got a position (`events`), and number of events that were
+        #: written (`stored`), in all segments.
+        self.events = self.stored = 0
+        self._header, self._losses = header, losses
         self._headed = False
         #: Number of the current segment, and the entries of its header about earlier segments.
         self._number = 1
         self._about: dict[str, Any] = {}
-        #: Number of blocks and number of events that were written to all segments.
-        self._written = (0, 0)
-        #: Time when the last block was written, in Unix seconds.
+        #: Number of blocks that were written to all segments, and time when the last of them was
+        #: written, in Unix seconds.
+        self._blocks_written = 0
         self._last: float | None = None
         #: Length of the file after the last append (None if unknown, because writing failed), and
         #: identity of the file.
         self._size: int | None = 0
         self._identity: tuple[int, int] | None = None
-        self._margin = MARGIN_BYTES
+        #: Number of bytes that each append reserves for the closing frame.
+        self.margin = MARGIN_BYTES
         self._segment_size = segment_size
-        self._ending = ending
-        self._ended = ended
-        self._blocks: list[IndexedBlock] = []
+        #: The entries of the segment's index.
+        self._index: list[tuple[int, str, float, float]] = []
 
     @property
     def path(self) -> Path:
@@ -162,12 +157,18 @@ class TraceOutput:
         self.created = True
         return True
 
-    def release_margin(self) -> None:
-        """Allow the next frame to use the reserved space, because it is the closing frame."""
-        self._margin = 0
+    def common_entries(self) -> dict[str, Any]:
+        """Return the entries that all frames have: the current time, and the losses so far."""
+        return {"clock": [time.time(), time.monotonic()], **self._losses.about()}
 
-    def append(self, frame: bytes) -> None:
+    def frame(self, block: dict[str, Any]) -> bytes:
+        """Return a frame with the entries of a map and the common entries."""
+        return frames.build_frame(values.pack({**block, **self.common_entries()}))
+
+    def append(self, frame: bytes, block: BlockFacts | None = None) -> None:
         """Append a frame. If `frame` is empty, only the header of a new file is written.
+
+        `block` has the facts about a frame of events. For other frames, it is None.
 
         Raises
         ------
@@ -179,22 +180,30 @@ class TraceOutput:
         with self._opened() as file:
             # The header is missing if the file is new, or if the disk was full before.
             begin = file.tell()
-            header = b"" if self._headed else self._header(self._number, self._about)
+            header = b"" if self._headed else self._header_frame()
             self._size = None
             # If the file system supports it, reserve space for the closing frame after the end of
             # the file.
-            if self._margin:
-                reserve(file, len(header) + len(frame) + self._margin)
+            if self.margin:
+                reserve(file, len(header) + len(frame) + self.margin)
             _write(file, header + frame)
             size = file.tell()
         self._headed, self._size = True, size
-        if isinstance(frame, EventsFrame):
-            blocks, events = self._written
-            self._written, self._last = (blocks + 1, events + frame.rows), time.time()
-            self._blocks.append((begin + len(header), *frame.about))
+        if block is not None:
+            name, first, last, rows = block
+            self.stored, self._blocks_written = self.stored + rows, self._blocks_written + 1
+            self._last = time.time()
+            self._index.append((begin + len(header), name, first, last))
             # Begin the next segment immediately, because frames count the losses of their segment.
             if 0 < self._segment_size <= size:
                 self._begin_segment()
+
+    def _header_frame(self) -> bytes:
+        header = {**self._header, "kind": "header"}
+        if self._number > 1:
+            created = {"created": time.time(), "first_created": header.get("created")}
+            header |= {**created, "segment": self._number, **self._about}
+        return self.frame(header)
 
     def _opened(self) -> FileIO:
         """Open the file for appending. If it is missing or was changed, continue in a new file."""
@@ -221,7 +230,7 @@ class TraceOutput:
 
         If the output has no segments and the file was only truncated, continue in the same file.
         """
-        previous, (blocks, events) = self.path, self._written
+        previous = self.path
         if self._segment_size or not is_cut:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             path = create_exclusively(self._next_path())
@@ -230,13 +239,13 @@ class TraceOutput:
             else:
                 self.paths[-1] = path
         self._begin_header(is_replacement=True)
-        if events:
+        if self.stored:
             logger.warning(
                 "the trace %s is missing or was changed: it or its directory was removed, moved, "
                 "truncated or unmounted. %s in %s had been written. Recording continues in %s.",
                 previous,
-                count_of(events, "event"),
-                count_of(blocks, "block"),
+                count_of(self.stored, "event"),
+                count_of(self._blocks_written, "block"),
                 self.path,
             )
 
@@ -247,8 +256,11 @@ class TraceOutput:
         except OSError:
             return
         with suppress(OSError), _open(self.path) as file:
-            _write(file, self._ending(self._blocks, file.tell()))
-            self._ended()
+            position = file.tell()
+            index = self.frame({"kind": "index", "blocks": [*map(list, self._index)]})
+            end = {"kind": "end", "events": self.events, "continues": True, "index": position}
+            _write(file, index + self.frame(end))
+            self._losses.begin_segment()
         self.paths.append(path)
         self._begin_header()
         with suppress(OSError):
@@ -267,9 +279,8 @@ class TraceOutput:
         If `is_replacement` is true, the header reports that the previous file is gone.
         """
         self._number += 1
-        self._headed, self._blocks, self._size = False, [], None if is_replacement else 0
-        blocks, events = self._written
-        before = {"blocks": blocks, "events": events, "until": self._last}
+        self._headed, self._index, self._size = False, [], None if is_replacement else 0
+        before = {"blocks": self._blocks_written, "events": self.stored, "until": self._last}
         self._about = {"before": {**before, "gone": True} if is_replacement else before}
 
 

@@ -32,7 +32,7 @@ from typing import Any
 
 from dasfprof.database.blocks import BlockWriter, Folded, Source
 from dasfprof.database.losses import Losses
-from dasfprof.database.output import IndexedBlock, TraceOutput
+from dasfprof.database.output import TraceOutput
 
 #: Maximum seconds for which user code waits for a disk that does not answer, and seconds between
 #: two checks.
@@ -138,21 +138,11 @@ class TraceWriter:
         this = weakref.proxy(self)
         #: Counts of dropped events by cause, and of errors that hooks caught.
         self.losses = Losses(lambda: this.path)
-        self._header = header
-        self._output = TraceOutput(
-            path,
-            partial(TraceWriter._header_frame, this),
-            segment_size,
-            partial(TraceWriter._ending_of_segment, this),
-            self.losses.begin_segment,
-        )
+        self._output = TraceOutput(path, header, self.losses, segment_size)
         #: Paths of the segments. The last segment is being written.
         self.paths = self._output.paths
-        self._blocks = BlockWriter(
-            partial(TraceWriter._append_frame, this),
-            self.losses,
-            partial(TraceWriter._pause, this),
-        )
+        pause = partial(TraceWriter._pause, this)
+        self._blocks = BlockWriter(self._output, self.losses, pause)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
         #: Whether `close` was called. Later events are not written.
@@ -171,10 +161,8 @@ class TraceWriter:
         self._steps = 0
         #: Value of `_steps` when a thread last stopped waiting for a disk that did not answer.
         self._stuck_at = -1
-        #: Identity of the thread that is writing, and time since which it waits for the disk (on
-        #: the monotonic clock). Each is None if this does not apply.
+        #: Identity of the thread that is writing, or None.
         self._drainer: int | None = None
-        self._waits_since: float | None = None
         self._wake = Wake()
         self._asleep = False
         self._start_lock = threading.Lock()
@@ -188,18 +176,6 @@ class TraceWriter:
     def path(self) -> Path:
         """The absolute path of the file. The name has a number if the requested name was in use."""
         return self._output.path
-
-    def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
-        header = {**self._header, "kind": "header"}
-        if segment > 1:
-            created = {"created": time.time(), "first_created": header.get("created")}
-            header |= {**created, "segment": segment, **about}
-        return self._blocks.frame(header)
-
-    def _ending_of_segment(self, blocks: list[IndexedBlock], position: int) -> bytes:
-        index = self._blocks.frame({"kind": "index", "blocks": [*map(list, blocks)]})
-        end = {"kind": "end", "events": self._blocks.events, "continues": True, "index": position}
-        return index + self._blocks.frame(end)
 
     def add_source(self, source: Source) -> None:
         """Write the facts of a source from now on, and start the background thread if needed.
@@ -311,7 +287,7 @@ class TraceWriter:
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
                 # Use half of the limit, because the disk may have answered for a short time.
-                since = self._waits_since
+                since = self._blocks.waits_since
                 silent = since is not None and time.monotonic() - since > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
 
@@ -355,9 +331,9 @@ class TraceWriter:
                 source.wake_at = 0
             self._drain(finish=True)
             if self._output.created:
-                self._output.release_margin()
-                end = {"kind": "end", "events": self._blocks.events, **self.ending}
-                self._blocks.append(self._blocks.frame(end))
+                self._output.margin = 0  # The next frame is the closing frame.
+                end = {"kind": "end", "events": self._output.events, **self.ending}
+                self._blocks.append(self._output.frame(end))
             self.sources.clear()
             self.losses.warn_of_all()
 
@@ -393,13 +369,6 @@ class TraceWriter:
             source.wake_at = self.commit_threshold * source.width
         self._wake.clear()
 
-    def _append_frame(self, frame: bytes) -> None:
-        self._waits_since = time.monotonic()
-        try:
-            self._output.append(frame)
-        finally:
-            self._waits_since = None
-
     def _pause(self) -> None:
         """Count a step of work, and pause if a pause is due, to let other threads run."""
         self._steps += 1
@@ -432,11 +401,11 @@ class TraceWriter:
             rows = source.pop(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
             last = finish and not remaining
-            stored = self._blocks.stored
+            stored = self._output.stored
             try:
                 self._blocks.write(source, rows, finish=last)
             except BaseException as error:
-                lost = max(source.in_flight - (self._blocks.stored - stored), 0)
+                lost = max(source.in_flight - (self._output.stored - stored), 0)
                 source.in_flight = 0
                 if not isinstance(error, Exception):
                     self.losses.add("interrupted", lost)

@@ -324,10 +324,10 @@ def hanging_disk(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thre
     answer, asked = threading.Event(), threading.Event()
     plain_append = TraceOutput.append
 
-    def append(output: TraceOutput, frame: bytes) -> None:
+    def append(output: TraceOutput, *block: Any) -> None:
         asked.set()
         assert answer.wait(60)
-        plain_append(output, frame)
+        plain_append(output, *block)
 
     monkeypatch.setattr(TraceOutput, "append", append)
     return answer, asked
