@@ -159,6 +159,9 @@ _REASONS = {
     25: GpuAvailability.NOT_SUPPORTED,  # The library does not know the structure.
 }
 
+#: Reasons for which a reading fails each time.
+_FINAL = (GpuAvailability.NOT_SUPPORTED, GpuAvailability.NO_PERMISSION)
+
 
 def reason_of(error: Exception) -> GpuAvailability:
     """Return the reason for a failed call of NVML, from the exception that pynvml raised."""
@@ -175,6 +178,9 @@ class _Reading:
     width: int
     #: None if it can never work.
     read: Callable[[], Values] | None
+    #: Seconds between two readings, and time of the next reading.
+    interval: float = 0.0
+    due: float = 0.0
     reported: set[GpuAvailability] = field(default_factory=set)
 
 
@@ -197,7 +203,6 @@ class GpuReader:
         self.summary: tuple[float | None, float | None, float | None] = (None, None, None)
         self._nvml = nvml
         self._handle = device.handle
-        self._slow_due: dict[str, float] = {}
         self._readings = [
             _Reading("utilization", 2, self._utilization),
             _Reading("memory", 2, self._memory),
@@ -205,8 +210,8 @@ class GpuReader:
             _Reading("sm_clock", 1, lambda: self._clock(nvml.NVML_CLOCK_SM)),
             _Reading("memory_clock", 1, lambda: self._clock(nvml.NVML_CLOCK_MEM)),
             _Reading("temperature", 1, self._temperature),
-            _Reading("pcie", 2, self._pcie),
-            _Reading("processes", 1, self._processes),
+            _Reading("pcie", 2, self._pcie, SLOW_INTERVAL),
+            _Reading("processes", 1, self._processes, SLOW_INTERVAL),
         ]
 
     def sample(self) -> Values | None:
@@ -221,29 +226,22 @@ class GpuReader:
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:
-        if reading.read is not None:
+        now = monotonic()
+        if reading.read is not None and now >= reading.due:
+            reading.due = now + reading.interval
             try:
                 return reading.read()
             except (self._nvml.NVMLError, AttributeError) as error:
                 reason = reason_of(error)
                 self.lost = reason is GpuAvailability.LOST
-                if self._is_final(error, reason):
+                if reason in _FINAL or getattr(error, "value", 0) == _INVALID_ARGUMENT:
                     reading.read = None  # It would fail each time.
-                self._report(reading, reason, error)
+                    reason = GpuAvailability.MIG if self.device.is_instance else reason
+                if reason not in reading.reported:
+                    reading.reported.add(reason)
+                    facts = self.device.uuid, reading.name, reason.value, str(error)
+                    self.failures.append((time(), *facts))
         return (None,) * reading.width
-
-    def _is_final(self, error: Exception, reason: GpuAvailability) -> bool:
-        return (
-            reason in (GpuAvailability.NOT_SUPPORTED, GpuAvailability.NO_PERMISSION)
-            or getattr(error, "value", 0) == _INVALID_ARGUMENT
-        )
-
-    def _report(self, reading: _Reading, reason: GpuAvailability, error: Exception) -> None:
-        if self.device.is_instance and self._is_final(error, reason):
-            reason = GpuAvailability.MIG
-        if reason not in reading.reported:
-            reading.reported.add(reason)
-            self.failures.append((time(), self.device.uuid, reading.name, reason.value, str(error)))
 
     def _utilization(self) -> Values:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
@@ -262,8 +260,6 @@ class GpuReader:
 
     def _pcie(self) -> Values:
         """Return the rates of sent and received bytes per second."""
-        if not self._is_due("pcie"):
-            return None, None
         nvml = self._nvml
         kinds = nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES
         # The driver measures for 20 ms in each call.
@@ -275,14 +271,5 @@ class GpuReader:
 
         In a container, the driver's process ids may differ from the ids that this process sees.
         """
-        if not self._is_due("processes"):
-            return (None,)
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         return ([[process.pid, process.usedGpuMemory] for process in running],)
-
-    def _is_due(self, name: str) -> bool:
-        now = monotonic()
-        if now < self._slow_due.get(name, 0.0):
-            return False
-        self._slow_due[name] = now + SLOW_INTERVAL
-        return True

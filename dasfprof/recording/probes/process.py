@@ -91,7 +91,7 @@ class ProcessUsage:
             If the system does not permit the reading.
         """
         if "stat" not in self._files:
-            return _by_psutil()
+            return _by_psutil(psutil.Process())
         now = time.monotonic()
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
@@ -131,7 +131,7 @@ class FamilyUsage(ProcessUsage):
         self._children: dict[int, psutil.Process] = {}
         #: CPU seconds, read bytes and written bytes of each descendant at its last reading. They
         #: still count after the descendant has ended.
-        self._used: dict[psutil.Process, tuple[float, int, int]] = {}
+        self._used: dict[psutil.Process, list[float]] = {}
 
     def read(self) -> Usage:
         """Return the current usage of this process and its descendants together."""
@@ -143,18 +143,14 @@ class FamilyUsage(ProcessUsage):
         memory, descriptors, threads = usage.memory, usage.descriptors, usage.threads
         for child in self._children.values():
             with contextlib.suppress(psutil.Error, OSError), child.oneshot():
-                times, before = child.cpu_times(), self._used.get(child, (0.0, 0, 0))
-                moved = before[1:]
+                current = _by_psutil(child)
                 # This process may not be permitted to read the descendant's bytes.
-                with contextlib.suppress(psutil.Error, OSError, AttributeError):
-                    counters = child.io_counters()
-                    moved = counters.read_bytes, counters.write_bytes
-                self._used[child] = times.user + times.system, *moved
-                memory += child.memory_info().rss
-                threads += child.num_threads()
-                descriptors += child.num_fds()
-        used = self._used.values()
-        seconds, read, written = (sum(each) for each in zip((0.0, 0, 0), *used, strict=True))
+                used = current.cpu_seconds, current.read_bytes or 0, current.write_bytes or 0
+                self._used[child] = [*map(max, used, self._used.get(child, used))]
+                memory += current.memory
+                threads += current.threads
+                descriptors += current.descriptors
+        seconds, read, written = map(sum, zip((0, 0, 0), *self._used.values(), strict=True))
         return Usage(
             usage.cpu_seconds + seconds,
             memory,
@@ -200,13 +196,16 @@ def oom_kills() -> int | None:
 
     Return None if the number is unknown.
     """
-    for path in _memory_files():
-        with contextlib.suppress(OSError, ValueError):
-            for line in path.read_text().splitlines():
-                name, _, number = line.partition(" ")
-                if name == "oom_kill":
-                    return int(number)
-    return None
+    counts = (_counters(path).get("oom_kill") for path in _memory_files())
+    return next((count for count in counts if count is not None), None)
+
+
+def _counters(file: Path) -> dict[str, int]:
+    """Return the counters in a file of a control group, or no counters if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        words = file.read_text().split()
+        return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    return {}
 
 
 @lru_cache(maxsize=1)
@@ -253,12 +252,9 @@ class CpuGroup(NamedTuple):
 
     def throttled(self) -> float | None:
         """Return the seconds, summed over cores, for which the group was throttled, or None."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in self.statistics.read_text().splitlines():
-                name, _, number = line.partition(" ")
-                if name in _THROTTLED:
-                    return int(number) * _THROTTLED[name]
-        return None
+        counters = _counters(self.statistics)
+        seconds = [counters[name] * _THROTTLED[name] for name in _THROTTLED if name in counters]
+        return seconds[0] if seconds else None
 
 
 #: Names under which versions 2 and 1 of control groups report the throttled time, with the unit of
@@ -328,8 +324,7 @@ class ServiceCpu:
         return thread is threading.main_thread() or thread.name.startswith(self.NAMES)
 
 
-def _by_psutil() -> Usage:
-    process = psutil.Process()
+def _by_psutil(process: psutil.Process) -> Usage:
     times = process.cpu_times()
     read = written = None
     # psutil counts no descriptors on Windows, and no I/O on macOS.
