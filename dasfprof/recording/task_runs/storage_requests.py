@@ -178,26 +178,24 @@ def _length(value: Any) -> int | None:
     return len(value) if isinstance(value, bytes | bytearray) else None
 
 
-def _result(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    return _length
+def _file_size(path: Any) -> int | None:
+    """Return the bytes of a local file, or None if there is no such file."""
+    is_file = isinstance(path, str | os.PathLike) and os.path.isfile(path)
+    return os.path.getsize(path) if is_file else None
 
 
-def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    return lambda _result: _length(_argument(2, "value", args, kwargs))
+def _nbytes(array: Any) -> int | None:
+    return getattr(array, "nbytes", None)
 
 
-def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return the `size` of a `RequestKind`, for requests that copy a local file to or from a store.
+def _of_result(size_of: BytesOf) -> Callable[[_Args, _Kwargs], BytesOf]:
+    """Return the `size` of a `RequestKind`, for requests that return the data."""
+    return lambda _args, _kwargs: size_of
 
-    `position` and `name` identify the argument with the path of the local file.
-    """
 
-    def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
-        path = _argument(position, name, args, kwargs)
-        is_file = isinstance(path, str | os.PathLike) and os.path.isfile(path)
-        return os.path.getsize(path) if is_file else None
-
-    return lambda args, kwargs: lambda _result: size_of(args, kwargs)
+def _of_argument(position: int, name: str, size_of: BytesOf) -> Callable[[_Args, _Kwargs], BytesOf]:
+    """Return the `size` of a `RequestKind`, for requests with the data or its path as argument."""
+    return lambda args, kwargs: lambda _result: size_of(_argument(position, name, args, kwargs))
 
 
 def _range(args: _Args, kwargs: _Kwargs) -> str | None:
@@ -233,14 +231,14 @@ _OF_SYSTEMS = {
     f"{prefix}{name}": kind
     for prefix in ("", "_")
     for name, kind in {
-        "cat_file": RequestKind(False, _protocol, _result, _range),
-        "get_file": RequestKind(False, _protocol, _file(2, "lpath")),
-        "put_file": RequestKind(True, _protocol, _file(1, "lpath")),
-        "pipe_file": RequestKind(True, _protocol, _value),
+        "cat_file": RequestKind(False, _protocol, _of_result(_length), _range),
+        "get_file": RequestKind(False, _protocol, _of_argument(2, "lpath", _file_size)),
+        "put_file": RequestKind(True, _protocol, _of_argument(1, "lpath", _file_size)),
+        "pipe_file": RequestKind(True, _protocol, _of_argument(2, "value", _length)),
     }.items()
 }
 _OF_FILES = {
-    "_fetch_range": RequestKind(False, _protocol_of_file, _result),
+    "_fetch_range": RequestKind(False, _protocol_of_file, _of_result(_length)),
     "_upload_chunk": RequestKind(True, _protocol_of_file, _uploaded),
 }
 
@@ -289,33 +287,20 @@ def _store_of_array(array: Any) -> str | None:
     return _store(store) or _protocol(getattr(files, "sync_fs", files))
 
 
-def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return a function that returns the bytes read, given the result of a request."""
-    # A missing object stands for fill values, and counts as 0 bytes.
-    return lambda result: 0 if result is None else len(result)
-
-
-def _stored(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    return lambda _result: len(_argument(2, "value", args, kwargs))
-
-
 def _object(args: _Args, kwargs: _Kwargs) -> str | None:
     key, selection = _argument(1, "key", args, kwargs), _argument(3, "byte_range", args, kwargs)
     return _hash_of(f"{args[0]}/{key}", str(kwargs.get("byte_range", selection)))
 
 
+# A missing object stands for fill values, and counts as 0 bytes.
+_READ = RequestKind(
+    False, _store, _of_result(lambda data: 0 if data is None else len(data)), _object
+)
+_WRITE = RequestKind(True, _store, _of_argument(2, "value", len))
 _OF_STORES = {
-    **dict.fromkeys(("get", "get_sync"), RequestKind(False, _store, _chunk, _object)),
-    **dict.fromkeys(("set", "set_if_not_exists", "set_sync"), RequestKind(True, _store, _stored)),
+    **dict.fromkeys(("get", "get_sync"), _READ),
+    **dict.fromkeys(("set", "set_if_not_exists", "set_sync"), _WRITE),
 }
-
-
-def _in_memory(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    return lambda result: getattr(result, "nbytes", None)
-
-
-def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    return lambda _result: getattr(_argument(2, "val", args, kwargs), "nbytes", None)
 
 
 def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
@@ -357,8 +342,8 @@ def _hdf5(dataset: Any) -> str:
 
 
 _OF_DATASETS = {
-    "__getitem__": RequestKind(False, _hdf5, _in_memory, _stored_chunks),
-    "__setitem__": RequestKind(True, _hdf5, _assigned),
+    "__getitem__": RequestKind(False, _hdf5, _of_result(_nbytes), _stored_chunks),
+    "__setitem__": RequestKind(True, _hdf5, _of_argument(2, "val", _nbytes)),
 }
 
 
@@ -379,4 +364,4 @@ def _complete_file(args: _Args, kwargs: _Kwargs) -> str | None:
     return f"{COMPLETE}{_hash_of(os.fspath(path), '')}"
 
 
-_OF_TABLES = RequestKind(False, lambda _reader: "", _result, _complete_file)
+_OF_TABLES = RequestKind(False, lambda _reader: "", _of_result(_length), _complete_file)
