@@ -176,18 +176,14 @@ class LocalRecorder:
 
     def commit(self) -> None:
         """Write everything that was recorded before the call, to disk and to the run's storage."""
-        databases = [part.database for part in self._parts]
-        if self._scheduler is not None:
-            databases.append(self._scheduler.database)
-        for database in databases:
-            if database is not None:
-                database.commit()
-        for sender in self._senders:
-            sender.commit()
+        files = [part.database for part in (*self._parts, self._scheduler) if part is not None]
+        for file in (*files, *self._senders):
+            if file is not None:
+                file.commit()
 
     def runs_task(self, thread: int) -> bool:
         """Return whether a thread is running a task."""
-        return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
+        return any(tasks.worker.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:
         """Record a new computation. If it is the first of its pool, open the files of the pool."""
@@ -212,15 +208,14 @@ class LocalRecorder:
         is_first = all(scheduler != name for name, _ in self._tasks)
         name = scheduler if is_first else f"{scheduler}-{slots}"
         worker = LocalWorker(scheduler, slots, name)
-        parts: list[RecordingPart] = [LocalTasks(self.settings, worker)]
+        tasks = LocalTasks(self.settings, worker)
+        parts: list[RecordingPart] = [tasks]
         if not self._tasks:  # One monitor samples the process for all pools.
             parts.append(LocalMonitor(self.settings))
         for part in parts:
             part.plugins = [each.plugin for each in parts]
             part.setup(worker)
-        first = parts[0]
-        assert isinstance(first, LocalTasks)
-        self._tasks[scheduler, slots] = first
+        self._tasks[scheduler, slots] = tasks
         self._parts += parts
         if self._scheduler is not None:
             self._scheduler.add_worker(worker)
@@ -239,7 +234,7 @@ class LocalRecorder:
         tasks = self._tasks[_pool(compute)]
         run_id = tasks.ended(run)
         if run_id is not None and self._scheduler is not None:
-            self._scheduler.ended(compute, run, run_id, tasks.address)
+            self._scheduler.ended(compute, run, run_id, tasks.worker.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
         """Record that a computation has ended, and how long the program waited for it."""

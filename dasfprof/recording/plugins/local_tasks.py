@@ -29,11 +29,9 @@ from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     BRIEF,
-    STALE,
     Reading,
     ThreadFile,
     availability,
-    open_thread_file,
 )
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.tasks import TasksUnderWay
@@ -57,7 +55,7 @@ class LocalTasks(RecordingPart):
 
     def __init__(self, settings: RunSettings, worker: LocalWorker) -> None:
         super().__init__(settings)
-        self._worker = worker
+        self.worker = worker
         self._note: Callable[[tuple[Any, ...]], None] | None = None
         self._ids = itertools.count(1)
         #: By thread: the number of the task run in this thread, and the text of the thread's
@@ -99,15 +97,6 @@ class LocalTasks(RecordingPart):
         self._note = writer.extender(source)
         self._undo.append(self._stop_noting)
 
-    @property
-    def address(self) -> str:
-        """The address of the object that presents the scheduler as a worker."""
-        return self._worker.address
-
-    def runs_in(self, thread: int) -> bool:
-        """Return whether a thread runs a task."""
-        return self._worker.runs_in(thread)
-
     def _stop_noting(self) -> None:
         self._note = None
         self._local = threading.local()
@@ -118,7 +107,7 @@ class LocalTasks(RecordingPart):
             return
         try:
             run_id = next(self._ids)
-            self._worker.begins(run, run_id, key_split(run.facts.key))
+            self.worker.begins(run, run_id, key_split(run.facts.key))
             file = self._thread_file()
             self._open[run.facts.thread] = run_id, None if file.was_brief else file.read()
         except Exception:
@@ -130,7 +119,7 @@ class LocalTasks(RecordingPart):
         if note is None:
             return None
         try:
-            task, reading = self._worker.ends(run), _NOT_READ
+            task, reading = self.worker.ends(run), _NOT_READ
             if facts.thread in self._open:
                 run_id, before = self._open.pop(facts.thread)
                 reading = self._waits(facts, before)
@@ -148,7 +137,7 @@ class LocalTasks(RecordingPart):
         try:
             file: ThreadFile = self._local.file
         except AttributeError:
-            file = self._local.file = open_thread_file(self._reads_waits)
+            file = self._local.file = ThreadFile(self._reads_waits)
             self._storage.begin_thread()
         return file
 
@@ -158,20 +147,13 @@ class LocalTasks(RecordingPart):
         `before` is the text of the thread's `ThreadFile` at the task's start. It is None if the
         file was not read then.
         """
-        stop, file = facts.stop, self._thread_file()
-        if stop is None:
-            return before, file.read(), 0.0, False, facts.cpu or 0.0
-        file.was_brief = stop - (facts.start or stop) < BRIEF
-        if not file.was_brief:
-            self._storage.ended(facts.key, stop)
-            reading = before or file.last, file.read(), 0.0, False, facts.cpu or 0.0
-            file.read_at = stop
-            return reading
-        if not 0 <= stop - file.read_at < STALE:
-            file.read()
-            file.read_at = stop
-            self._storage.ended_brief(stop)
-        return 0.0
+        start, stop, file = facts.start, facts.stop, self._thread_file()
+        if start is None or stop is None:
+            return before, file.read(), 0.0, False, 0.0
+        reading = file.reading(before, start, stop, 0.0)
+        if file.read_at == stop:
+            self._storage.ended(facts.key, stop, stop - start < BRIEF)
+        return reading
 
     def _record_texts(self, run: LocalTaskRun, run_id: int, task: Any) -> None:
         """Record the traceback, the code and the arguments of a task run, as far as known."""

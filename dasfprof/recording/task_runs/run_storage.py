@@ -15,7 +15,7 @@ from typing import Any
 
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.storage_requests import MOST_ITEMS
-from dasfprof.recording.task_runs.thread_time import ThreadFile, open_thread_file, run_queue_seconds
+from dasfprof.recording.task_runs.thread_time import ThreadFile, run_queue_seconds
 
 #: The name that stands for the store if the kernel has counted the bytes.
 DISK = "disk"
@@ -143,7 +143,7 @@ class RunStorage:
         try:
             file = getattr(self._local, "helper", None)
             if file is None:
-                file = self._local.helper = open_thread_file()
+                file = self._local.helper = ThreadFile()
             begun = file, file.read(), file.cpu
             with self._lock:
                 self._turn()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.run_storage import RunStorage
 from dasfprof.recording.task_runs.storage_calls import listen
+from dasfprof.recording.task_runs.thread_time import KernelFile
 from dasfprof.schema.tasks import STORAGE
 from dasfprof.system import PROC
 
@@ -28,18 +28,16 @@ _MOST = 10_000
 _STALE = 0.1
 
 
-class _ThreadDisk:
-    """Reads the disk bytes of one thread from the kernel's file, which stays open."""
+class _ThreadDisk(KernelFile):
+    """Reads the disk bytes of the calling thread from the kernel's file."""
 
-    __slots__ = ("at", "descriptor", "read", "written")
+    __slots__ = ("at", "read", "written")
 
     def __init__(self) -> None:
-        self.descriptor: int | None = None
+        super().__init__(THREAD_IO)
         self.read = self.written = 0
         #: Time of the last reading, on the clock of Dask's stop times.
         self.at = 0.0
-        with contextlib.suppress(OSError):
-            self.descriptor = os.open(THREAD_IO, os.O_RDONLY | os.O_CLOEXEC)
         self.moved()
 
     def moved(self, at: float = 0.0) -> tuple[int, int]:
@@ -56,10 +54,6 @@ class _ThreadDisk:
         moved = read - self.read, written - self.written
         self.read, self.written = read, written
         return moved
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.descriptor is not None:
-            close(self.descriptor)
 
 
 class TaskStorage:
@@ -108,25 +102,21 @@ class TaskStorage:
         """Start reading the disk bytes of the calling thread, which will run its first task."""
         self._local.disk = _ThreadDisk()
 
-    def ended(self, key: Any, stop: float) -> None:
-        """Add the calling thread's disk bytes since the last reading to an ended task run."""
+    def ended(self, key: Any, stop: float, is_brief: bool) -> None:
+        """Add the calling thread's disk bytes since the last reading to an ended task run.
+
+        The disk bytes of brief task runs are not recorded.
+        """
         try:
             disk = getattr(self._local, "disk", None)  # None after the counting has stopped.
-            read, written = (0, 0) if disk is None else disk.moved(stop)
-            run = self._of(key) if read or written else None
-            if run is not None:
-                run.moved_by_disk(read, written)
-        except Exception:
-            self._guard.caught("what a task moved")
-
-    def ended_brief(self, stop: float) -> None:
-        """Handle the end of a brief task, whose disk bytes are not recorded."""
-        try:
-            disk = getattr(self._local, "disk", None)
             # Reading the disk bytes after each brief task would be expensive. Without any reading,
             # a later task would get the bytes of many brief tasks.
-            if disk is not None and not 0 <= stop - disk.at < _STALE:
-                disk.moved(stop)
+            if disk is None or (is_brief and 0 <= stop - disk.at < _STALE):
+                return
+            read, written = disk.moved(stop)
+            run = self._of(key) if (read or written) and not is_brief else None
+            if run is not None:
+                run.moved_by_disk(read, written)
         except Exception:
             self._guard.caught("what a task moved")
 

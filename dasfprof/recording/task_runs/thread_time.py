@@ -117,17 +117,41 @@ def correction_of(reading: Reading | None) -> float | None:
     return reading[2] if isinstance(reading, tuple) else reading
 
 
-class ThreadFile:
-    """The kernel's file with the CPU waits of one thread, and the text that was last read from it.
+class KernelFile:
+    """A file in which the kernel counts for the thread that opens it. The file stays open.
 
-    The file is closed when the last reference to the object is gone.
+    It is closed when the last reference to the object is gone.
+
+    Parameters
+    ----------
+    path
+        The path of the file, or None to open no file.
     """
 
-    __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
+    __slots__ = ("descriptor",)
 
-    def __init__(self, descriptor: int | None) -> None:
-        #: None if there is no such file, or if recording has stopped.
-        self.descriptor = descriptor
+    def __init__(self, path: str | None) -> None:
+        #: None if there is no such file.
+        self.descriptor: int | None = None
+        if path is not None:
+            with contextlib.suppress(OSError):
+                self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.descriptor is not None:
+            close(self.descriptor)
+
+
+class ThreadFile(KernelFile):
+    """The file with the CPU waits of the calling thread, and the text that was last read from it.
+
+    If `is_open` is false, the object has no file.
+    """
+
+    __slots__ = ("cpu", "last", "read_at", "was_brief")
+
+    def __init__(self, is_open: bool = True) -> None:
+        super().__init__(SCHEDSTAT if is_open else None)
         self.last: bytes | None = None
         #: The thread's CPU seconds at the last reading.
         self.cpu = thread_time()
@@ -144,9 +168,24 @@ class ThreadFile:
         self.cpu = thread_time()
         return self.last
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.descriptor is not None:
-            close(self.descriptor)
+    def reading(
+        self, before: bytes | None, start: float, stop: float, correction: float | None
+    ) -> Reading:
+        """Return the `Reading` of a task run that has ended in this thread.
+
+        `before` is the text at the start of the task run, or None if the file was not read then.
+        If `read_at` is `stop` afterwards, the file was read.
+        """
+        if stop - start >= BRIEF or correction is None or self.descriptor is None:
+            begin, cpu = before or self.last, self.cpu
+            end = self.read()
+            self.was_brief, self.read_at = False, stop
+            return begin, end, correction, before is not None, self.cpu - cpu
+        self.was_brief = True
+        if not 0 <= stop - self.read_at < STALE:
+            self.read()
+            self.read_at = stop
+        return correction
 
 
 class RunQueue:
@@ -155,8 +194,7 @@ class RunQueue:
     Parameters
     ----------
     storage
-        A `TaskStorage`, or None. Its methods `begin_thread`, `ended` and `ended_brief` are called
-        in the threads.
+        A `TaskStorage`, or None. Its methods `begin_thread` and `ended` are called in the threads.
     """
 
     def __init__(self, guard: HookGuard, storage: Any = None) -> None:
@@ -198,23 +236,11 @@ class RunQueue:
         self, file: ThreadFile, before: bytes | None, key: Any, outcome: Any, args: tuple[Any, ...]
     ) -> None:
         try:
-            stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
-            is_brief = stop - outcome["start"] < BRIEF
-            if not is_brief or correction is None or not self._has_schedstat:
-                begin, cpu, was_read = before or file.last, file.cpu, before is not None
-                end = file.read()
-                self.readings[key] = begin, end, correction, was_read, file.cpu - cpu
-                file.was_brief, file.read_at = False, stop
-                if self._storage is not None and not is_brief:
-                    self._storage.ended(key, stop)
-            else:
-                self.readings[key] = correction
-                file.was_brief = True
-                if not 0 <= stop - file.read_at < STALE:
-                    file.read()
-                    file.read_at = stop
-                    if self._storage is not None:
-                        self._storage.ended_brief(stop)
+            start, stop = outcome["start"], outcome["stop"]
+            correction = args[1] if len(args) > 1 else None
+            self.readings[key] = file.reading(before, start, stop, correction)
+            if self._storage is not None and file.read_at == stop:
+                self._storage.ended(key, stop, stop - start < BRIEF)
         except Exception:
             self._guard.caught(RUN_TASK)
 
@@ -228,19 +254,7 @@ class RunQueue:
         """Open and return the file of this thread, once per thread."""
         if self._storage is not None:
             self._storage.begin_thread()
-        return open_thread_file(self._has_schedstat and not self._stopped)
-
-
-def open_thread_file(exists: bool = True) -> ThreadFile:
-    """Return the `ThreadFile` of the calling thread.
-
-    Its method `read` returns None if the kernel has no such file, or if `exists` is False.
-    """
-    descriptor = None
-    if exists:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
-    return ThreadFile(descriptor)
+        return ThreadFile(self._has_schedstat and not self._stopped)
 
 
 #
