@@ -188,17 +188,10 @@ def setting(name: str, given: Any = None) -> Any:
     InvalidArgumentError
         If the value is not valid.
     """
-    option = SETTINGS[name.replace("-", "_")]
-    return option.check(_configured(option.config_name) if given is None else given)
-
-
-def _configured(name: str) -> Any:
     import dask.config
 
-    try:
-        return dask.config.get(f"dasfprof.{name}")
-    except KeyError:
-        # The config lacks our defaults in two cases: no setting was read before, or a block of
-        # `dask.config.set` that set one of our keys has ended and removed all of them.
-        ensure_defaults()
-        return dask.config.get(f"dasfprof.{name}")
+    option = SETTINGS[name.replace("-", "_")]
+    # The config lacks our defaults if a block of `dask.config.set` that set one of our keys has
+    # ended, because this removed all of them.
+    key = f"dasfprof.{option.config_name}"
+    return option.check(dask.config.get(key, option.default, override_with=given))
