@@ -41,6 +41,7 @@ CAUSES: Mapping[str, str] = {
 #: Maximum number of characters of an event kind's name in a message.
 _LONGEST_NAME = 60
 
+#: Error numbers that mean that the disk or a quota is full.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -119,12 +120,8 @@ class Losses:
 
 def cause_of(error: BaseException) -> str:
     """Return the cause under which a loss is counted, given the error that was raised."""
-    return "disk full" if is_full(error) else "disk gone"
-
-
-def is_full(error: BaseException) -> bool:
-    """Return whether an error means that the disk or a quota is full."""
-    return isinstance(error, OSError) and error.errno in _FULL
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    return "disk full" if is_full else "disk gone"
 
 
 def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
