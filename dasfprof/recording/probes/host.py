@@ -68,7 +68,9 @@ class DiskProbe:
         """Do nothing, because the probe holds no resources."""
 
     def _disks(self) -> Iterator[Row]:
-        counters = _read_counters()
+        # `nowrap=False` turns off psutil's correction of overflows, because this correction
+        # remembers only one previous reading for all callers.
+        counters = _or_none(lambda: psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
         mounted = self._mounted()
         for device, (point, file_system, local) in mounted.items():
             yield device, point, file_system, local, *_space(point), *_counted(counters.get(device))
@@ -111,14 +113,6 @@ def _name(device: str) -> str:
     return os.path.basename(os.path.realpath(device))
 
 
-def _read_counters() -> dict[str, Any]:
-    # `nowrap=False` turns off psutil's correction of overflows, because this correction remembers
-    # only one previous reading for all callers.
-    with contextlib.suppress(OSError, RuntimeError, NotImplementedError, psutil.Error):
-        return dict(psutil.disk_io_counters(perdisk=True, nowrap=False))
-    return {}
-
-
 def _counted(counter: Any) -> Row:
     """Return the operations, bytes and seconds of a disk counter, with None for unknown values."""
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
@@ -129,11 +123,8 @@ def _counted(counter: Any) -> Row:
 
 
 def _space(mountpoint: str) -> Row:
-    try:
-        usage = psutil.disk_usage(mountpoint)
-    except (OSError, psutil.Error):
-        return _NO_SPACE
-    return usage.total, usage.used, usage.free
+    usage = _or_none(lambda: psutil.disk_usage(mountpoint))
+    return _NO_SPACE if usage is None else (usage.total, usage.used, usage.free)
 
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
