@@ -19,7 +19,10 @@ from dasfprof.schema.steps import ANNOTATION
 
 def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
     """Return the `FACTS` of a task run that failed or was rescheduled."""
-    facts = {"key": event.key, "state": "rescheduled", "size": 0, **_inputs(task)}
+    dependencies = () if task is None else task.dependencies
+    facts = {"key": event.key, "state": "rescheduled", "size": 0}
+    facts["dependencies"] = tuple([dependency.key for dependency in dependencies])
+    facts["input_size"] = sum(dependency.nbytes or 0 for dependency in dependencies)
     if type(event) is ExecuteFailureEvent:
         facts |= {"run_id": event.run_id, "state": "erred"}
         facts |= {"start": event.start, "stop": event.stop, "exception": event.exception_text}
@@ -50,14 +53,6 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
         if unit == "seconds" and label in spent:
             spent[label] += value
     return (time() - seconds, seconds, event.worker, keys, size, state, *spent.values())
-
-
-def _inputs(task: Any) -> dict[str, Any]:
-    """Return the ``dependencies`` (keys) of a task, and ``input_size``, their total bytes."""
-    dependencies = task.dependencies if task is not None else ()
-    keys = tuple([dependency.key for dependency in dependencies])
-    size = sum(dependency.nbytes or 0 for dependency in dependencies)
-    return {"dependencies": keys, "input_size": size}
 
 
 #: States of unassigned tasks whose dependencies are in memory.
