@@ -12,7 +12,7 @@ from clusters import new_client
 import dasfprof
 from dasfprof import TraceAnalyser
 
-CALLBACK = "_Collections"
+CALLBACK = "Collections"
 
 
 @contextmanager

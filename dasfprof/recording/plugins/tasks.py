@@ -48,10 +48,10 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
+    Collections,
     Reading,
     RunQueue,
     availability,
-    collections_of,
     cpu_seconds,
 )
 from dasfprof.recording.under_way.tasks import watch_worker
@@ -134,7 +134,9 @@ class WorkerTaskPlugin(RecordingPart):
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
         self._moved = self._storage.moved
-        self._collected = collections_of(worker, self._guard, self._undo)
+        collections = Collections(worker, self._guard)
+        self._undo.append(collections.stop)
+        self._collected = collections.seconds
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)

@@ -266,35 +266,17 @@ class RunQueue:
 # of the time of programs that create small objects.
 
 
-def collections_of(
-    worker: Any, guard: HookGuard, undo: list[Callable[[], object]]
-) -> dict[Any, float]:
-    """Start to count, for each task, the CPU seconds of garbage collections in its thread.
-
-    Parameters
-    ----------
-    undo
-        Receives the function that stops the counting.
-
-    Returns
-    -------
-    dict
-        CPU seconds by key. The caller removes the key of a task run that has ended.
-    """
-    collections = _Collections(worker, guard)
-    gc.callbacks.append(collections.called)
-    undo.append(collections.stop)
-    return collections.seconds
-
-
-class _Collections:
-    """Counts the CPU seconds of garbage collections. Only one collection runs at a time."""
+class Collections:
+    """Counts the CPU seconds of garbage collections by task. Only one collection runs at a time."""
 
     def __init__(self, worker: Any, guard: HookGuard) -> None:
+        #: CPU seconds by key. The recorder of task runs removes the key of a task run that has
+        #: ended.
         self.seconds: dict[Any, float] = {}
         self._threads = running_tasks(worker)
         self._guard = guard
         self._begin: float | None = None
+        gc.callbacks.append(self.called)
 
     def called(self, phase: str, info: dict[str, int]) -> None:
         """Record the start or the end of a collection. The interpreter calls this method."""
