@@ -216,11 +216,17 @@ class TraceWriter:
         if len(source.rows) >= source.wake_at:
             self.threshold_reached(source)
 
+    def appender(self, source: Source) -> Callable[[Any], None]:
+        """Add a source, and return a function that appends a fact to it."""
+        self.add_source(source)
+        return partial(self.append, source)
+
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
-        """Return a function that adds a fact to a source with ``rows.extend``.
+        """Start a source, and return a function that adds a fact to it with ``rows.extend``.
 
         The fact must have as many items as the width of the source (see `Source`).
         """
+        self.start(source)
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
         # Recorders call this function for each task run, so it has to be fast.

@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from functools import partial
 from threading import get_ident
 from time import time
 from typing import Any
@@ -298,9 +297,7 @@ def profile_calls(
         reason.
     """
     guard = HookGuard(database.writer)
-    source = Source.from_schema(CALL_PROFILE, constants)
-    database.writer.add_source(source)
-    note = partial(database.writer.append, source)
+    note = database.writer.appender(Source.from_schema(CALL_PROFILE, constants))
     refused = None if availability() == "available" else availability()
     if _MONITORING is not None and not set(_METHODS.values()) <= set(dir(cProfile.Profile)):
         refused = f"cProfile of Python {sys.version.split()[0]} cannot profile a single thread"

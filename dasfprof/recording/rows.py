@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Sequence
-from functools import partial
 from time import time
 from typing import Any
 
@@ -108,9 +107,7 @@ class FileRows:
         constants
             Fields with the same value in every event.
         """
-        source = Source(fold_rows, constants)
-        writer.add_source(source)
-        return cls(partial(writer.append, source), writer.losses)
+        return cls(writer.appender(Source(fold_rows, constants)), writer.losses)
 
     def write(self, kind: Schema, facts: dict[str, Any], stack: Stack = ()) -> None:
         """Write a row with the current time.

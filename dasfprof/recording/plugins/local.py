@@ -76,7 +76,6 @@ class SchedulerFile:
         self._host = host
         constants = {"process_id": host, "thread_id": "scheduler"}
         source = Source(scheduler_notes(HookGuard(writer)).fold, constants, width=len(SENT_RUN))
-        writer.start(source)
         self._note = writer.extender(source)
         self._append = FileRows.into(writer, constants).append
         self._numbers = itertools.count(1)

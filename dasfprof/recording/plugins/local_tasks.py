@@ -72,9 +72,7 @@ class LocalTasks(RecordingPart):
         self._is_here = worker.scheduler != PROCESSES
         database, constants = self._open_database(worker, **header)
         writer = database.writer
-        notes = TaskNotes(self._guard)
-        source = Source(notes.fold, constants, width=len(RUN))
-        writer.start(source)
+        note = writer.extender(Source(TaskNotes(self._guard).fold, constants, width=len(RUN)))
         rows = FileRows.into(writer, constants)
         self._storage = TaskStorage(worker, rows, self._guard)
         self._undo.append(self._storage.listen())
@@ -94,7 +92,7 @@ class LocalTasks(RecordingPart):
         self._undo.append(
             samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing, ()))
         )
-        self._note = writer.extender(source)
+        self._note = note
         self._undo.append(self._stop_noting)
 
     def _stop_noting(self) -> None:

@@ -129,12 +129,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._notes = scheduler_notes(self._guard)
             source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
-            writer.start(source)
             self._note = writer.extender(source)
             rows = FileRows.into(writer, constants)
             self._append = rows.append
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)
-            writer.start(released)
             self._released = writer.extender(released)
             exited, changed = (partial(self._write, kind) for kind in (WORKER_EXIT, CLUSTER_CHANGE))
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)

@@ -109,12 +109,10 @@ class WorkerTaskPlugin(RecordingPart):
             header["unmetered"] = True
         database, constants = self._open_database(worker, **header)
         self._writer = database.writer
-        notes = TaskNotes(self._guard)
-        self._source = Source(notes.fold, constants, width=len(RUN))
+        self._source = Source(TaskNotes(self._guard).fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
         self._plain = self._describe.plain
-        self._writer.start(self._source)
         self._note = self._writer.extender(self._source)
         rows = FileRows.into(self._writer, constants)
         if self.settings.process:

@@ -295,7 +295,5 @@ class SampleFile:
         """
         if not self.frequency:
             return lambda: None
-        source, writer = Source.from_schema(schema, self.constants), self.writer
-        writer.add_source(source)
-        write = partial(writer.append, source)
+        write = self.writer.appender(Source.from_schema(schema, self.constants))
         return sample(make(self.stacks, write), self.frequency, self.guard)

@@ -62,9 +62,7 @@ class FunctionCode:
         self._lambdas: set[CodeType] = set()
         self._seen_lambdas = 0
         self._guard = guard
-        self._source = Source(_fold, constants)
-        self._writer = writer
-        writer.add_source(self._source)
+        self._append = writer.appender(Source(_fold, constants))
 
     def record(self, name: str | None, task: Any) -> None:
         """Record the functions that a task calls. Called on the event loop."""
@@ -89,7 +87,7 @@ class FunctionCode:
                 if len(self._lambdas) >= MOST_FUNCTIONS:
                     self._names.add(_LAMBDA)
             if named or name != _LAMBDA:
-                self._writer.append(self._source, (time(), name, named))
+                self._append((time(), name, named))
 
 
 class SentFunctionRecorder:
@@ -107,9 +105,7 @@ class SentFunctionRecorder:
         self._with_source = with_source
         #: Recorded code by its identity, because comparing code takes longer.
         self._known: dict[int, CodeType] = {}
-        self._source = Source(self._fold, constants)
-        self._writer = writer
-        writer.add_source(self._source)
+        self._append = writer.appender(Source(self._fold, constants))
 
     def record(self, functions: Iterable[FunctionType]) -> None:
         """Record the code of functions that were not recorded before."""
@@ -118,7 +114,7 @@ class SentFunctionRecorder:
             if id(code) not in self._known and len(self._known) < MOST_SENT:
                 self._known[id(code)] = code
                 if code.co_filename != DYNAMIC:
-                    self._writer.append(self._source, (time(), function.__module__, code))
+                    self._append((time(), function.__module__, code))
 
     def _fold(self, notes: Sequence[tuple[float, str, CodeType]]) -> Folded:
         rows = [row for note in notes for row in self._rows(*note)]
