@@ -29,7 +29,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.rows import StackRows
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.stack_samples import sampler
 from dasfprof.recording.stack_samples.sampled_threads import SamplingMode, StackReader, Subject
 from dasfprof.schema.profiles import TASK_SAMPLE
@@ -101,7 +101,7 @@ class _Threads(Subject):
     loop = None
 
     def __init__(self, threads: list[threading.Thread]) -> None:
-        self.stacks = StackReader(StackRows(lambda _: None, None))  # type: ignore[arg-type]
+        self.stacks = StackReader(FileRows(lambda _: None, None))  # type: ignore[arg-type]
         self._threads = {thread.ident: thread for thread in threads}
 
     def threads(self) -> Any:

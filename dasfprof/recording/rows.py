@@ -1,4 +1,4 @@
-"""Lists of rows of several event kinds, and the numbered stacks to which such rows refer."""
+"""`FileRows`: writes rows of several event kinds, and the stacks to which such rows refer."""
 
 from __future__ import annotations
 
@@ -41,45 +41,10 @@ MOST_STACKS = 20_000
 UNKNOWN_STACK = -1
 
 
-class StackRows:
-    """Assigns numbers to stacks, and writes a row for each new stack. All methods are thread-safe.
-
-    A row has the innermost frame of a stack, and the number of the stack without that frame. So
-    stacks with the same outer frames share rows.
-
-    Parameters
-    ----------
-    append
-        A function that appends a row with its schema.
-    losses
-        Counts dropped events.
-    """
-
-    def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
-        self._append = append
-        self._losses = losses
-        self._lock = threading.Lock()
-        self._numbers: dict[tuple[int, tuple[str, str, int]], int] = {}
-
-    def number(self, stack: Stack) -> int:
-        """Return the number of a stack, or -1 if it is empty or the file has too many stacks."""
-        numbers, number = self._numbers, UNKNOWN_STACK
-        now = int(time() * 1024) / 1024  # Times with few digits compress well.
-        with self._lock:
-            for frame in stack:
-                parent, number = number, numbers.get((number, frame), UNKNOWN_STACK)
-                if number == UNKNOWN_STACK:
-                    number = len(numbers)
-                    if number >= MOST_STACKS:
-                        self._losses.add("too many stacks")
-                        return UNKNOWN_STACK
-                    numbers[parent, frame] = number
-                    self._append((STACK, (now, number, [list(frame)], parent)))
-        return number
-
-
 class FileRows:
     """Writes rows into a file, and each distinct stack before the first row that refers to it.
+
+    All methods are thread-safe.
 
     Parameters
     ----------
@@ -95,8 +60,10 @@ class FileRows:
         self.losses = losses
         #: Keys of tasks for which no rows are written.
         self.hidden: Container[Any] = ()
-        #: The stacks of the file.
-        self.stacks = StackRows(append, losses)
+        self._lock = threading.Lock()
+        #: Numbers of stacks, by the number of the stack without its innermost frame and by that
+        #: frame.
+        self._numbers: dict[tuple[int, tuple[str, str, int]], int] = {}
 
     @classmethod
     def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
@@ -123,5 +90,25 @@ class FileRows:
         """
         if facts.get("key") in self.hidden:
             return
-        values = {"timestamp": time(), "stack": self.stacks.number(stack), **facts}
+        values = {"timestamp": time(), "stack": self.stack_number(stack), **facts}
         self.append((kind, tuple(values.get(name) for name, _ in kind.fields + kind.args)))
+
+    def stack_number(self, stack: Stack) -> int:
+        """Return the number of a stack, or -1 if it is empty or the file has too many stacks.
+
+        A row is written for each new stack. It has the innermost frame, and the number of the stack
+        without that frame. So stacks with the same outer frames share rows.
+        """
+        numbers, number = self._numbers, UNKNOWN_STACK
+        now = int(time() * 1024) / 1024  # Times with few digits compress well.
+        with self._lock:
+            for frame in stack:
+                parent, number = number, numbers.get((number, frame), UNKNOWN_STACK)
+                if number == UNKNOWN_STACK:
+                    number = len(numbers)
+                    if number >= MOST_STACKS:
+                        self.losses.add("too many stacks")
+                        return UNKNOWN_STACK
+                    numbers[parent, frame] = number
+                    self.append((STACK, (now, number, [list(frame)], parent)))
+        return number

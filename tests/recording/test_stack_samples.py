@@ -23,7 +23,7 @@ from recorded_facts import assert_whole, computed, facts, frames_of
 import dasfprof
 from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.rows import MOST_STACKS, UNKNOWN_STACK, SchemaRow, StackRows
+from dasfprof.recording.rows import MOST_STACKS, UNKNOWN_STACK, FileRows, SchemaRow
 from dasfprof.recording.stack_samples.os_threads import OsThreads, ThreadState
 from dasfprof.recording.stack_samples.sampled_threads import (
     ClientThread,
@@ -48,7 +48,7 @@ class Rows:
     def __init__(self) -> None:
         self.written: list[SchemaRow] = []
         self.causes: list[str] = []
-        self.stacks = StackRows(self.written.append, self)  # type: ignore[arg-type]
+        self.stacks = FileRows(self.written.append, self)  # type: ignore[arg-type]
 
     def add(self, cause: str) -> None:
         self.causes.append(cause)

@@ -88,7 +88,7 @@ class LocalTasks(RecordingPart):
         pulse.start()
         self._undo.append(pulse.stop)
         frequency = self.settings.stack_frequency
-        samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
+        samples = SampleFile(writer, constants, rows, self._guard, frequency)
         self._undo.append(
             samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing, ()))
         )

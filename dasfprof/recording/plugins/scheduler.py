@@ -145,7 +145,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._under_way.start()
             self._undo.append(self._under_way.stop)
             frequency = self.settings.stack_frequency
-            samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
+            samples = SampleFile(writer, constants, rows, self._guard, frequency)
             self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, scheduler)))
             self.absence.begin(scheduler, writer, self._guard)
             self._undo.append(self.absence.stop)

@@ -165,7 +165,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._arguments = TaskArguments(worker, rows, self._guard)
         serialising.observe(worker, rows.write, self._guard, self._undo)
         samples = SampleFile(
-            self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
+            self._writer, constants, rows, self._guard, self.settings.stack_frequency
         )
         self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
         threads = partial(TaskThreads, worker, self._executing, self.hidden)

@@ -16,7 +16,7 @@ from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
 from dasfprof.recording.dask_internals.task_functions import first_functions, running_tasks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
-from dasfprof.recording.rows import UNKNOWN_STACK, StackRows
+from dasfprof.recording.rows import UNKNOWN_STACK, FileRows
 from dasfprof.recording.stack_samples.os_threads import ThreadState
 
 #: Thresholds (seconds): a task run of at least `SLOW` is slow, and a task run of less than `BRIEF`
@@ -115,7 +115,7 @@ class TaskThreads(Subject):
         worker: Any,
         began: Mapping[Any, float],
         hidden: Collection[Any],
-        stacks: StackRows,
+        stacks: FileRows,
         write: Write,
     ) -> None:
         self._running = running_tasks(worker)
@@ -201,7 +201,7 @@ class EventLoop(Subject):
         A function that writes rows of `LOOP_SAMPLE`.
     """
 
-    def __init__(self, server: Any, stacks: StackRows, write: Write) -> None:
+    def __init__(self, server: Any, stacks: FileRows, write: Write) -> None:
         self._server = server
         self._write = write
         self._thread = threading.get_ident()
@@ -241,7 +241,7 @@ class ClientThread(Subject):
         A function that writes rows of `CLIENT_SAMPLE`.
     """
 
-    def __init__(self, stacks: StackRows, write: Write) -> None:
+    def __init__(self, stacks: FileRows, write: Write) -> None:
         self._write = write
         self.stacks = StackReader(stacks, describe=phase)
 
@@ -328,7 +328,7 @@ class StackReader:
 
     def __init__(
         self,
-        rows: StackRows,
+        rows: FileRows,
         begins: tuple[CodeType, ...] = (),
         describe: Callable[[list[FrameType]], str] | None = None,
     ) -> None:
@@ -390,7 +390,7 @@ class StackReader:
             del frames[0]
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
-        seen = self._rows.number(stack_of(frames)), word
+        seen = self._rows.stack_number(stack_of(frames)), word
         # Cache the stack only if the threads have not continued since `position` was read.
         now = _position_in_pool(helper) + (self._position(innermost) or ())
         if now == position and seen[0] != UNKNOWN_STACK:

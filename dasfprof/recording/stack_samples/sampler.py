@@ -28,7 +28,7 @@ from typing import Any
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import current_frames
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.rows import StackRows
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads
 from dasfprof.recording.stack_samples.sampled_threads import SamplingMode, Seen, Subject, Write
 from dasfprof.schema.events import Schema
@@ -269,14 +269,14 @@ class SampleFile:
     writer: TraceWriter
     #: Fields with the same value in every event.
     constants: dict[str, Any]
-    #: The stacks of the file.
-    stacks: StackRows
+    #: Writes the stacks of the file.
+    rows: FileRows
     guard: HookGuard
     #: Samples per second. 0 turns sampling off.
     frequency: float
 
     def sample(
-        self, schema: Schema, make: Callable[[StackRows, Write], Subject]
+        self, schema: Schema, make: Callable[[FileRows, Write], Subject]
     ) -> Callable[[], object]:
         """Sample a subject from now on.
 
@@ -285,8 +285,8 @@ class SampleFile:
         schema
             The schema of the subject's rows.
         make
-            A function that creates the subject. Its arguments are the stacks of the file and a
-            function that writes the subject's rows.
+            A function that creates the subject. Its arguments are the object that writes stacks
+            and a function that writes the subject's rows.
 
         Returns
         -------
@@ -296,4 +296,4 @@ class SampleFile:
         if not self.frequency:
             return lambda: None
         write = self.writer.appender(Source.from_schema(schema, self.constants))
-        return sample(make(self.stacks, write), self.frequency, self.guard)
+        return sample(make(self.rows, write), self.frequency, self.guard)

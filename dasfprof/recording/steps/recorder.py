@@ -172,7 +172,7 @@ class StepRecorder:
         self._pulse = Pulse("under-way client", [under_way.sample], self._guard)
         self._pulse.start()
         frequency = self.settings.stack_frequency
-        samples = SampleFile(writer, self._constants, rows.stacks, self._guard, frequency)
+        samples = SampleFile(writer, self._constants, rows, self._guard, frequency)
         self._stop_samples = samples.sample(CLIENT_SAMPLE, self._subject)
 
     @property
