@@ -144,10 +144,8 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
 
 
 def _matters(window: TimeRange | None, begin: float | None, end: float | None) -> bool:
-    if window is None:
-        return True
-    begin, end = -math.inf if begin is None else begin, math.inf if end is None else end
-    return begin <= window.end and end >= window.begin
+    first, last = -math.inf if begin is None else begin, math.inf if end is None else end
+    return window is None or window.overlaps("", first, last)
 
 
 def _describe(before: Segment, after: Segment | None, events: int | None) -> str:
@@ -182,20 +180,11 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
-class AbsentFile(NamedTuple):
-    """A file that should exist but is not among the files that were read."""
-
-    #: Label and address of the worker that should have written the file.
-    worker: str
-    address: str
-    #: Name of the plugin that writes the file, as in headers.
-    plugin: str
-
-
-def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
-    """Return the missing files of workers."""
+def absent_files(headers: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the missing files of workers: for each, the label of the worker and the plugin."""
     present: set[tuple[str, str]] = set()
-    mentioned: dict[tuple[str, str], AbsentFile] = {}
+    # Labels of workers, by process and plugin.
+    mentioned: dict[tuple[str, str], str] = {}
     for header in headers:
         # The header of a worker's file lists the plugins of the worker, each of which should have a
         # file. Headers of earlier versions contain no such list.
@@ -205,7 +194,6 @@ def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
         facts = ("run_uuid", "host", "boot_id", "pid", "process_started")
         process = str([*(header.get(fact) for fact in facts), worker])
         present.add((process, str(header.get("plugin"))))
-        label, address = str(worker.get("label", "")), str(worker.get("address", ""))
         for plugin in map(str, plugins if isinstance(plugins, list | tuple) else ()):
-            mentioned[process, plugin] = AbsentFile(label, address, plugin)
-    return [file for key, file in mentioned.items() if key not in present]
+            mentioned[process, plugin] = str(worker.get("label", ""))
+    return [(label, key[1]) for key, label in mentioned.items() if key not in present]

@@ -368,12 +368,12 @@ class TraceReader:
             self._note("segment-missing", missing.file, missing.text)
             if missing.owner is not None:
                 self.register.workers[missing.owner].closed.append(False)
-        for file in absent_files(self.headers):
+        for worker, plugin in absent_files(self.headers):
             text = (
-                f"{file.worker}: its process also has a file of {file.plugin}, which was not "
-                "found: it was deleted, or is in another place."
+                f"{worker}: its process also has a file of {plugin}, which was not found: it was "
+                "deleted, or is in another place."
             )
-            self.notes.append(Note("file-missing", file.worker, text))
+            self.notes.append(Note("file-missing", worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
         """Add notes about what the recorded version of Dask or the system does not provide."""
