@@ -101,7 +101,8 @@ class _Threads(Subject):
     loop = None
 
     def __init__(self, threads: list[threading.Thread]) -> None:
-        self.stacks = StackReader(FileRows(lambda _: None, None))  # type: ignore[arg-type]
+        writer: Any = None
+        self.stacks = StackReader(FileRows(writer, {}, HookGuard(), lambda _: None))
         self._threads = {thread.ident: thread for thread in threads}
 
     def threads(self) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Container, Sequence
 from time import time
 from typing import Any
 
-from dasfprof.database.losses import Losses
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.dask_internals.inspection.stacks import Stack
+from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.events import Schema
 from dasfprof.schema.under_way import STACK
 
@@ -48,33 +48,31 @@ class FileRows:
 
     Parameters
     ----------
+    writer
+        The writer of the file.
+    constants
+        Fields with the same value in every event.
+    guard
+        Handles the errors of those who write rows.
     append
-        A function that appends a row with its schema.
-    losses
-        Counts dropped events.
+        A function that appends a row with its schema, or None to append it to the file.
     """
 
-    def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
-        self.append = append
-        #: Counts dropped events.
-        self.losses = losses
+    def __init__(
+        self,
+        writer: TraceWriter,
+        constants: dict[str, Any],
+        guard: HookGuard,
+        append: Callable[[SchemaRow], object] | None = None,
+    ) -> None:
+        self.writer, self.constants, self.guard = writer, constants, guard
+        self.append = append or writer.appender(Source(fold_rows, constants))
         #: Keys of tasks for which no rows are written.
         self.hidden: Container[Any] = ()
         self._lock = threading.Lock()
         #: Numbers of stacks, by the number of the stack without its innermost frame and by that
         #: frame.
         self._numbers: dict[tuple[int, tuple[str, str, int]], int] = {}
-
-    @classmethod
-    def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
-        """Return a `FileRows` object that writes into the file of a plugin.
-
-        Parameters
-        ----------
-        constants
-            Fields with the same value in every event.
-        """
-        return cls(writer.appender(Source(fold_rows, constants)), writer.losses)
 
     def write(self, kind: Schema, facts: dict[str, Any], stack: Stack = ()) -> None:
         """Write a row with the current time.
@@ -107,7 +105,7 @@ class FileRows:
                 if number == UNKNOWN_STACK:
                     number = len(numbers)
                     if number >= MOST_STACKS:
-                        self.losses.add("too many stacks")
+                        self.writer.losses.add("too many stacks")
                         return UNKNOWN_STACK
                     numbers[parent, frame] = number
                     self.append((STACK, (now, number, [list(frame)], parent)))

@@ -48,7 +48,8 @@ class Rows:
     def __init__(self) -> None:
         self.written: list[SchemaRow] = []
         self.causes: list[str] = []
-        self.stacks = FileRows(self.written.append, self)  # type: ignore[arg-type]
+        writer: Any = SimpleNamespace(losses=self)
+        self.stacks = FileRows(writer, {}, HookGuard(), self.written.append)
 
     def add(self, cause: str) -> None:
         self.causes.append(cause)

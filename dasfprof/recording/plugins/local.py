@@ -75,9 +75,10 @@ class SchedulerFile:
         writer = self.database.writer
         self._host = host
         constants = {"process_id": host, "thread_id": "scheduler"}
-        source = Source(scheduler_notes(HookGuard(writer)).fold, constants, width=len(SENT_RUN))
+        guard = HookGuard(writer)
+        source = Source(scheduler_notes(guard).fold, constants, width=len(SENT_RUN))
         self._note = writer.extender(source)
-        self._append = FileRows.into(writer, constants).append
+        self._append = FileRows(writer, constants, guard).append
         self._numbers = itertools.count(1)
         #: For each computation in progress: its number, and how many of its tasks have ended.
         self._graphs: dict[Compute, list[int]] = {}

@@ -21,7 +21,7 @@ from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampled_threads import TaskThreads
-from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.sampler import sample_into
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import Tracebacks, raised_at
@@ -73,25 +73,20 @@ class LocalTasks(RecordingPart):
         database, constants = self._open_database(worker, **header)
         writer = database.writer
         note = writer.extender(Source(TaskNotes(self._guard).fold, constants, width=len(RUN)))
-        rows = FileRows.into(writer, constants)
-        self._storage = TaskStorage(worker, rows, self._guard)
+        rows = FileRows(writer, constants, self._guard)
+        self._storage = TaskStorage(worker, rows)
         self._undo.append(self._storage.listen())
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
-        self._code: FunctionCode | None = None
-        if self.settings.record_code:
-            self._code = FunctionCode(writer, constants, self._guard)
-        self._arguments: TaskArguments | None = None
-        if self.settings.arguments != "off":
-            self._arguments = TaskArguments(worker, rows, self._guard)
+        self._code = FunctionCode(rows) if self.settings.record_code else None
+        has_arguments = self.settings.arguments != "off"
+        self._arguments = TaskArguments(worker, rows) if has_arguments else None
         looks = [TasksUnderWay(worker, worker.executing, rows).sample]
         pulse = Pulse(f"under-way {worker.name}", looks, self._guard)
         pulse.start()
         self._undo.append(pulse.stop)
+        threads = partial(TaskThreads, worker, worker.executing, ())
         frequency = self.settings.stack_frequency
-        samples = SampleFile(writer, constants, rows, self._guard, frequency)
-        self._undo.append(
-            samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, worker.executing, ()))
-        )
+        self._undo.append(sample_into(rows, frequency, TASK_SAMPLE, threads))
         self._note = note
         self._undo.append(self._stop_noting)
 

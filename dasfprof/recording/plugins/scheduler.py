@@ -36,7 +36,7 @@ from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.sender import Sender
 from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop
-from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.sampler import sample_into
 from dasfprof.recording.task_runs.hidden_tasks import hide_rows, hiding_runs
 from dasfprof.recording.task_runs.outcomes import HELD_BACK, remove_step, unsent_tasks
 from dasfprof.recording.task_runs.task_notes import (
@@ -130,7 +130,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._notes = scheduler_notes(self._guard)
             source = Source(self._notes.fold, constants, self._unfinished, len(SENT_RUN))
             self._note = writer.extender(source)
-            rows = FileRows.into(writer, constants)
+            rows = FileRows(writer, constants, self._guard)
             self._append = rows.append
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)
             self._released = writer.extender(released)
@@ -144,9 +144,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._under_way = SchedulerUnderWay(scheduler, rows, self._guard, narrowed)
             self._under_way.start()
             self._undo.append(self._under_way.stop)
-            frequency = self.settings.stack_frequency
-            samples = SampleFile(writer, constants, rows, self._guard, frequency)
-            self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, scheduler)))
+            frequency, loop = self.settings.stack_frequency, partial(EventLoop, scheduler)
+            self._undo.append(sample_into(rows, frequency, LOOP_SAMPLE, loop))
             self.absence.begin(scheduler, writer, self._guard)
             self._undo.append(self.absence.stop)
         except Exception:

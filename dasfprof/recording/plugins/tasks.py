@@ -38,7 +38,7 @@ from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop, TaskThreads
-from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.sampler import sample_into
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.hidden_tasks import HiddenTasks, hide_rows, hiding_runs
@@ -114,7 +114,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._describe = ResultDescriber()
         self._plain = self._describe.plain
         self._note = self._writer.extender(self._source)
-        rows = FileRows.into(self._writer, constants)
+        rows = FileRows(self._writer, constants, self._guard)
         if self.settings.process:
             self._hide(worker, rows)
         self._append = rows.append
@@ -129,7 +129,7 @@ class WorkerTaskPlugin(RecordingPart):
         if worker_calls.can_observe(worker, "run"):
             ran = partial(self._append_row, WORKER_FUNCTION)
             self._undo.append(worker_functions.FunctionRuns(worker, ran, self._guard).stop)
-        self._storage = TaskStorage(worker, rows, self._guard)
+        self._storage = TaskStorage(worker, rows)
         self._undo.append(self._storage.listen())
         self._moved = self._storage.moved
         collections = Collections(worker, self._guard)
@@ -142,9 +142,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._readings = run_queue.readings
             leave = observe(worker, run_queue.wrap)
             self._undo += [run_queue.stop] if leave is None else [run_queue.stop, leave]
-        self._watch(worker, constants, rows)
-        if self.settings.record_code:
-            self._code = FunctionCode(self._writer, constants, self._guard)
+        self._watch(worker, rows)
         if self.settings.profiler is not None:
             self.call_profiles = profile_calls(worker, database, constants, self.hidden, self._undo)
 
@@ -156,20 +154,20 @@ class WorkerTaskPlugin(RecordingPart):
         self._note = hiding_runs(self._note, self.hidden, of_worker=True)
         hide_rows(rows, self.hidden)
 
-    def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
-        """Start to record tasks in progress, stacks, logs, arguments and serialization."""
-        watch_worker(worker, self._received, rows, self._guard, self._undo)
-        watch_logs(worker, self.settings, rows, self._guard, self._undo)
+    def _watch(self, worker: Any, rows: FileRows) -> None:
+        """Start to record tasks in progress, stacks, logs, arguments, code and serialization."""
+        watch_worker(worker, self._received, rows, self._undo)
+        self._undo.append(watch_logs(worker, self.settings, rows))
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
         if self.settings.arguments != "off":
-            self._arguments = TaskArguments(worker, rows, self._guard)
+            self._arguments = TaskArguments(worker, rows)
+        if self.settings.record_code:
+            self._code = FunctionCode(rows)
         serialising.observe(worker, rows.write, self._guard, self._undo)
-        samples = SampleFile(
-            self._writer, constants, rows, self._guard, self.settings.stack_frequency
-        )
-        self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
+        frequency, loop = self.settings.stack_frequency, partial(EventLoop, worker)
         threads = partial(TaskThreads, worker, self._executing, self.hidden)
-        self._undo.append(samples.sample(TASK_SAMPLE, threads))
+        self._undo.append(sample_into(rows, frequency, LOOP_SAMPLE, loop))
+        self._undo.append(sample_into(rows, frequency, TASK_SAMPLE, threads))
 
     async def teardown(self, worker: Any) -> None:
         """Remove the hooks, and return when everything that was recorded is on disk."""

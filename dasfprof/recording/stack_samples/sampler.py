@@ -19,13 +19,12 @@ import os
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from time import monotonic, thread_time, time
 from typing import Any
 
-from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.database.writer import Source
 from dasfprof.recording.dask_internals.inspection.stacks import current_frames
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
@@ -262,38 +261,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.forget)
 
 
-@dataclass(frozen=True)
-class SampleFile:
-    """Takes stack samples of subjects and writes them to one trace file."""
+def sample_into(
+    rows: FileRows, frequency: float, schema: Schema, make: Callable[[FileRows, Write], Subject]
+) -> Callable[[], object]:
+    """Sample a subject from now on, and write the samples to a trace file.
 
-    writer: TraceWriter
-    #: Fields with the same value in every event.
-    constants: dict[str, Any]
-    #: Writes the stacks of the file.
-    rows: FileRows
-    guard: HookGuard
-    #: Samples per second. 0 turns sampling off.
-    frequency: float
+    Parameters
+    ----------
+    rows
+        Writes the stacks of the file.
+    frequency
+        Samples per second. 0 turns sampling off.
+    schema
+        The schema of the subject's rows.
+    make
+        A function that creates the subject. Its arguments are `rows` and a function that writes the
+        subject's rows.
 
-    def sample(
-        self, schema: Schema, make: Callable[[FileRows, Write], Subject]
-    ) -> Callable[[], object]:
-        """Sample a subject from now on.
-
-        Parameters
-        ----------
-        schema
-            The schema of the subject's rows.
-        make
-            A function that creates the subject. Its arguments are the object that writes stacks
-            and a function that writes the subject's rows.
-
-        Returns
-        -------
-        Callable
-            A function that stops sampling the subject.
-        """
-        if not self.frequency:
-            return lambda: None
-        write = self.writer.appender(Source.from_schema(schema, self.constants))
-        return sample(make(self.rows, write), self.frequency, self.guard)
+    Returns
+    -------
+    Callable
+        A function that stops sampling the subject.
+    """
+    if not frequency:
+        return lambda: None
+    write = rows.writer.appender(Source.from_schema(schema, rows.constants))
+    return sample(make(rows, write), frequency, rows.guard)

@@ -29,7 +29,7 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.sender import Sender
 from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import ClientThread, Subject
-from dasfprof.recording.stack_samples.sampler import SampleFile
+from dasfprof.recording.stack_samples.sampler import sample_into
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, RecordedLines, place_of
 from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission
@@ -165,15 +165,14 @@ class StepRecorder:
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
-        rows = FileRows(self._append, writer.losses)
+        self._guard = HookGuard(writer)
+        rows = FileRows(writer, self._constants, self._guard, self._append)
         client = "no cluster" if self._client is None else self._client.id
         under_way = ClientUnderWay(client, rows)
-        self._guard = HookGuard(writer)
         self._pulse = Pulse("under-way client", [under_way.sample], self._guard)
         self._pulse.start()
         frequency = self.settings.stack_frequency
-        samples = SampleFile(writer, self._constants, rows, self._guard, frequency)
-        self._stop_samples = samples.sample(CLIENT_SAMPLE, self._subject)
+        self._stop_samples = sample_into(rows, frequency, CLIENT_SAMPLE, self._subject)
 
     @property
     def is_over(self) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dasfprof.recording.dask_internals.task_functions import NestedArgument, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
-from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.schema.tasks import TASK_ARGUMENTS
@@ -34,17 +33,16 @@ class TaskArguments:
         Writes rows into the plugin's file.
     """
 
-    def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
+    def __init__(self, worker: Any, rows: FileRows) -> None:
         self._data = worker.data
         self._rows = rows
-        self._guard = guard
         self._describe = ResultDescriber()
         #: Number of recorded task runs by function.
         self._recorded: dict[str, int] = {}
 
     def record(self, key: Any, run_id: int | None, task: Any) -> None:
         """Write the arguments of a task run, within limits. Called on the event loop."""
-        with self._guard.catching("the arguments of a task"):
+        with self._rows.guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
             number = self._recorded.get(name, 0)
             if number >= MOST_RUNS or (not number and len(self._recorded) >= MOST_FUNCTIONS):

@@ -17,7 +17,7 @@ from typing import Any
 
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.dask_internals.task_functions import functions_of
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 from dasfprof.schema.tasks import FUNCTION_CODE
@@ -51,18 +51,18 @@ class FunctionCode:
 
     Parameters
     ----------
-    constants
-        Fields with the same value in every event.
+    rows
+        Writes rows into the plugin's file.
     """
 
-    def __init__(self, writer: TraceWriter, constants: dict[str, Any], guard: HookGuard) -> None:
+    def __init__(self, rows: FileRows) -> None:
         self._names: set[str | None] = {None}
         #: Names of tasks that need no further recording.
         self.known: Container[str | None] = self._names
         self._lambdas: set[CodeType] = set()
         self._seen_lambdas = 0
-        self._guard = guard
-        self._append = writer.appender(Source(_fold, constants))
+        self._guard = rows.guard
+        self._append = rows.writer.appender(Source(_fold, rows.constants))
 
     def record(self, name: str | None, task: Any) -> None:
         """Record the functions that a task calls. Called on the event loop."""

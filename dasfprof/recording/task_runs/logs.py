@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from dasfprof.recording.dask_internals.task_logs import listen
-from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import type_name
@@ -26,14 +25,10 @@ _MOST_ERRORS = 100
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def watch_logs(
-    worker: Any,
-    settings: RunSettings,
-    rows: FileRows,
-    guard: HookGuard,
-    undo: list[Callable[[], object]],
-) -> None:
-    """Start to record the log records of a worker's task runs, and exceptions that Dask logs.
+def watch_logs(worker: Any, settings: RunSettings, rows: FileRows) -> Callable[[], object]:
+    """Record the log records of a worker's task runs, and exceptions that Dask logs.
+
+    Return a function that ends this.
 
     Parameters
     ----------
@@ -41,10 +36,9 @@ def watch_logs(
         The settings of the run, including the minimum level, and whether to record values.
     rows
         Writes rows into the plugin's file.
-    undo
-        Receives the function that stops the recording.
     """
     written = errors = 0
+    too_many = partial(rows.writer.losses.add, "too many logs")
 
     def write(key: Any, run_id: int, record: logging.LogRecord, is_first_error: bool) -> None:
         nonlocal written, errors
@@ -55,7 +49,7 @@ def watch_logs(
             return
         written += not is_first_error
         if written > MOST and not is_first_error:
-            rows.losses.add("too many logs")
+            too_many()
             return
         kind = record.exc_info[0] if record.exc_info else None
         rows.write(
@@ -72,8 +66,7 @@ def watch_logs(
             },
         )
 
-    too_many = partial(rows.losses.add, "too many logs")
-    undo.append(listen(worker, settings.log_level, write, too_many, guard))
+    return listen(worker, settings.log_level, write, too_many, rows.guard)
 
 
 def _error(record: logging.LogRecord) -> str:
@@ -121,7 +114,7 @@ class Tracebacks:
         if not text:
             return
         if self._written >= MOST_TRACEBACKS:
-            self._rows.losses.add("too many tracebacks")
+            self._rows.writer.losses.add("too many tracebacks")
             return
         self._written += 1
         if not self._with_code:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dasfprof.recording.dask_internals.task_functions import running_tasks
-from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.run_storage import RunStorage
 from dasfprof.recording.task_runs.storage_calls import listen
@@ -65,10 +64,9 @@ class TaskStorage:
         Writes rows into the plugin's file.
     """
 
-    def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
+    def __init__(self, worker: Any, rows: FileRows) -> None:
         self._threads = running_tasks(worker)
-        self._rows = rows
-        self._guard = guard
+        self._rows, self._guard = rows, rows.guard
         #: Has the `_ThreadDisk` and the `ThreadFile` of each thread.
         self._local = threading.local()
         #: By key: the `RunStorage` of each task run that has not been written.
@@ -95,7 +93,7 @@ class TaskStorage:
         if run is None and len(self.moved) < _MOST:
             run = self.moved.setdefault(key, RunStorage(self._guard, self._local))
         if run is None:
-            self._rows.losses.add("too much storage")
+            self._rows.writer.losses.add("too much storage")
         return run
 
     def begin_thread(self) -> None:

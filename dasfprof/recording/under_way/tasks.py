@@ -10,7 +10,6 @@ from typing import Any
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
 from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
-from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Busy, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
@@ -23,11 +22,7 @@ FETCHING, RELEASED = "fetching", "released"
 
 
 def watch_worker(
-    worker: Any,
-    received: Mapping[Any, float],
-    rows: FileRows,
-    guard: HookGuard,
-    undo: list[Callable[[], object]],
+    worker: Any, received: Mapping[Any, float], rows: FileRows, undo: list[Callable[[], object]]
 ) -> None:
     """Start to record the unfinished tasks of a worker. Called on the worker's event loop.
 
@@ -42,7 +37,7 @@ def watch_worker(
     if names.UNDER_WAY.exist():
         undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
         looks = [TasksUnderWay(worker, received, rows).sample]
-        pulse = Pulse(f"under-way {worker.name}", looks, guard)
+        pulse = Pulse(f"under-way {worker.name}", looks, rows.guard)
         pulse.start()
         undo.append(pulse.stop)
 
