@@ -24,14 +24,13 @@ from typing import Any
 from dask.utils import key_split
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.writer import Source
 from dasfprof.recording.dask_internals.task_functions import (
     RUN_TASK,
     TaskCallable,
     availability,
     observe,
 )
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.schema.profiles import CALL_PROFILE
 
@@ -154,21 +153,15 @@ class CallProfiles:
     database
         The database of the plugin that records task runs. The profiles are written to the directory
         of the database's file.
-    note
-        A function that appends a row of `CALL_PROFILE`.
+    rows
+        Writes rows into this file.
     hidden
         Keys of tasks that are not profiled.
     """
 
-    def __init__(
-        self,
-        database: FileDatabase,
-        note: Callable[[tuple[Any, ...]], object],
-        hidden: Container[Any],
-        guard: HookGuard,
-    ) -> None:
-        self._hidden = hidden
-        self._database, self._note, self._guard = database, note, guard
+    def __init__(self, database: FileDatabase, rows: FileRows, hidden: Container[Any]) -> None:
+        self._database, self._rows, self._hidden = database, rows, hidden
+        self._guard = rows.guard
         self._functions: dict[str, FunctionProfile] = {}
         #: Lock that is held while profiles are changed or written.
         self._lock = threading.Lock()
@@ -266,13 +259,14 @@ class CallProfiles:
             finally:
                 unfinished.unlink(missing_ok=True)
         file = path.name if function.stats is not None and function.stats.stats else None
-        self._note((time(), file, name, "cprofile", *function.written, None))
+        row = time(), file, name, "cprofile", *function.written, None
+        self._rows.append((CALL_PROFILE, row))
 
 
 def profile_calls(
     worker: Any,
     database: FileDatabase,
-    constants: dict[str, Any],
+    rows: FileRows,
     hidden: Container[Any],
     undo: list[Callable[[], object]],
 ) -> CallProfiles | None:
@@ -280,12 +274,8 @@ def profile_calls(
 
     Parameters
     ----------
-    database
+    database, rows, hidden
         See `CallProfiles`.
-    constants
-        Fields with the same value in every event.
-    hidden
-        Keys of tasks that are not profiled.
     undo
         List to which this function appends functions that end the profiling. They must be called
         from last to first.
@@ -296,21 +286,19 @@ def profile_calls(
         None if this version of Python or Dask does not allow profiling. An event then contains the
         reason.
     """
-    guard = HookGuard(database.writer)
-    note = database.writer.appender(Source.from_schema(CALL_PROFILE, constants))
     refused = None if availability() == "available" else availability()
     if _MONITORING is not None and not set(_METHODS.values()) <= set(dir(cProfile.Profile)):
         refused = f"cProfile of Python {sys.version.split()[0]} cannot profile a single thread"
     if refused is not None:
         logger.warning("profiler='cprofile': the calls of tasks are not profiled: %s", refused)
-        note((time(), None, None, "cprofile", 0, 0, refused))
+        rows.append((CALL_PROFILE, (time(), None, None, "cprofile", 0, 0, refused)))
         return None
-    profiles = CallProfiles(database, note, hidden, guard)
+    profiles = CallProfiles(database, rows, hidden)
     undo.append(profiles.commit)
     leave = observe(worker, profiles.wrap)
     if leave is not None:
         undo.append(leave)
-    pulse = Pulse(f"call-profiles {worker.name}", [profiles.commit], guard, WRITE_EVERY)
+    pulse = Pulse(f"call-profiles {worker.name}", [profiles.commit], rows.guard, WRITE_EVERY)
     pulse.start()
     undo.append(pulse.stop)
     return profiles

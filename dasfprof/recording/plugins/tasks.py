@@ -144,7 +144,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._undo += [run_queue.stop] if leave is None else [run_queue.stop, leave]
         self._watch(worker, rows)
         if self.settings.profiler is not None:
-            self.call_profiles = profile_calls(worker, database, constants, self.hidden, self._undo)
+            self.call_profiles = profile_calls(worker, database, rows, self.hidden, self._undo)
 
     def _hide(self, worker: Any, rows: FileRows) -> None:
         """Start to hide other clients' tasks in notes and rows (see `HiddenTasks`)."""
