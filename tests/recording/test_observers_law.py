@@ -33,7 +33,7 @@ from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.task_notes import FlatNotes, TaskNotes
+from dasfprof.recording.task_runs.task_notes import FlatNotes
 from dasfprof.recording.task_runs.thread_time import RunQueue
 
 #: Number of workers, and of recorders that can each log a first error: two per worker, one on the
@@ -82,8 +82,7 @@ OWNERS: dict[Any, str] = {
     TraceWriter: "start",
     WorkerTaskPlugin: "_finished _succeeded _note_run",
     ResultDescriber: "__init__ __call__",
-    TaskNotes: "__init__ fold _run_columns",
-    FlatNotes: "fold _columns",
+    FlatNotes: "__init__ fold _columns",
     SchedulerTaskPlugin: "add_worker _task_run _unfinished",
     HostDuty: "held release",
     ResourceProbe: "__init__ sample close",
@@ -97,14 +96,14 @@ OWNERS: dict[Any, str] = {
     "plugins.scheduler": "time scheduler_notes",
     "plugins.resources": "fold_rows",
     "probes.host": "monotonic",
-    "task_runs.task_notes": "run_queue_seconds _task_run_columns _times",
+    "task_runs.task_notes": "run_queue_seconds _run_columns _task_run_columns _times",
     "task_runs.thread_time": "ThreadFile",
 }
 SITES = [(owner, name) for owner, names in OWNERS.items() for name in names.split()]
 
 #: Functions whose errors cannot be counted: the file does not exist yet, or is being closed.
 UNCOUNTED = {
-    *("ResultDescriber.__init__", "TaskNotes.__init__", "worker_plugin.worker_facts"),
+    *("ResultDescriber.__init__", "FlatNotes.__init__", "worker_plugin.worker_facts"),
     *("tasks.availability", "RunSettings.open_database", "scheduler.scheduler_notes"),
     *("TraceWriter.start", "TraceOutput.append", "FileDatabase.close"),
 }
@@ -236,7 +235,7 @@ def open_files() -> Counter[str]:
 def recorders() -> int:
     """Return the number of recording objects that are alive."""
     gc.collect()
-    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskNotes, RunQueue, HostDuty)
+    types = (WorkerTaskPlugin, SchedulerTaskPlugin, FlatNotes, RunQueue, HostDuty)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 

@@ -25,7 +25,7 @@ from dasfprof.recording.stack_samples.sampler import sample_into
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import Tracebacks, raised_at
-from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
+from dasfprof.recording.task_runs.task_notes import RUN, worker_notes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     BRIEF,
@@ -72,7 +72,7 @@ class LocalTasks(RecordingPart):
         self._is_here = worker.scheduler != PROCESSES
         database, constants = self._open_database(worker, **header)
         writer = database.writer
-        note = writer.extender(Source(TaskNotes(self._guard).fold, constants, width=len(RUN)))
+        note = writer.extender(Source(worker_notes(self._guard).fold, constants, width=len(RUN)))
         rows = FileRows(writer, constants, self._guard)
         self._storage = TaskStorage(worker, rows)
         self._undo.append(self._storage.listen())

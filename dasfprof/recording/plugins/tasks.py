@@ -6,9 +6,9 @@ provides the outcome with the result, and the seconds of CPU, disk, network and 
 no task runs are recorded here, and the analysis uses those that the scheduler recorded.
 
 Hooks run on the worker's event loop. They store the times of unfinished tasks, and append a note
-when a task run ends. In the writer's thread, `TaskNotes` converts notes into rows. A note is a flat
-tuple of strings and numbers, which the garbage collector does not track. A few thousand tracked
-objects would trigger a full collection, which takes tens of milliseconds.
+when a task run ends. The writer's thread converts notes into rows (`worker_notes`). A note is a
+flat tuple of strings and numbers, which the garbage collector does not track. A few thousand
+tracked objects would trigger a full collection, which takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dasfprof.recording.task_runs.hidden_tasks import HiddenTasks, hide_rows, hi
 from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
 from dasfprof.recording.task_runs.outcomes import failed_run, transfer
 from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.task_notes import RUN, TaskNotes
+from dasfprof.recording.task_runs.task_notes import RUN, worker_notes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
 from dasfprof.recording.task_runs.thread_time import (
     Collections,
@@ -109,7 +109,7 @@ class WorkerTaskPlugin(RecordingPart):
             header["unmetered"] = True
         database, constants = self._open_database(worker, **header)
         self._writer = database.writer
-        self._source = Source(TaskNotes(self._guard).fold, constants, width=len(RUN))
+        self._source = Source(worker_notes(self._guard).fold, constants, width=len(RUN))
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
         self._plain = self._describe.plain

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ RUN = (
     "received",
     "ready",
     "executing",
-    "correction",  # Dask's correction of the clock when the task got a thread (see `TaskNotes`).
+    "correction",  # Dask's correction of the clock when the task got a thread (`worker_notes`).
     "seceded",
     "done",
     "thread",
@@ -116,76 +117,63 @@ RUN = (
     "storage",
 )
 
-#: Maximum number of dtypes for which the text is cached.
-_MAX_TEXTS = 10_000
 
-
-class TaskNotes(FlatNotes):
-    """Converts the notes of one worker into rows. It receives the notes in slices, in order.
+def worker_notes(guard: HookGuard) -> FlatNotes:
+    """Return the object that converts a worker's notes into rows.
 
     A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
     is an estimate of the difference from the scheduler's clock (seconds). Each heartbeat may change
     the correction. It is subtracted again.
-
-    Parameters
-    ----------
-    guard
-        Handles the error if a note cannot be converted. The other notes are still converted.
     """
+    return FlatNotes(COMPUTE, RUN, _run_columns, guard)
 
-    def __init__(self, guard: HookGuard) -> None:
-        self._texts: dict[Any, str] = {}
-        super().__init__(COMPUTE, RUN, self._run_columns, guard)
 
-    def _run_columns(self, runs: Fields) -> dict[str, Any]:
-        starts, stops, done = runs["start"], runs["stop"], runs["done"]
-        executing, readings, cpu = runs["executing"], runs["reading"], runs["cpu"]
-        threads, collecting = runs["thread"], runs["collecting"]
-        are_brief = set(map(type, readings)) == {float}
-        corrections = readings if are_brief else list(map(correction_of, readings))
-        try:
-            begins: Any = number_array(starts, "<f8")
-            # The clock may have been set back.
-            durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
-            begins = begins - number_array(corrections, "<f8")
-        except struct.error:  # Some times or corrections are None.
-            facts = (starts, stops, executing, done, runs["correction"], corrections)
-            begins, durations = zip(*map(_times, *facts), strict=True)
-        return {
-            **runs,
-            "timestamp": begins,
-            "duration": durations,
-            "name": self._names(runs),
-            "run_id": _or_minus_one(runs["run_id"]),
-            "dtype": self._dtype_texts(runs["dtype"]),
-            "run_queue": np.zeros(len(readings))
-            if are_brief
-            else _run_queue(readings, durations, cpu),
-            "collecting": _of_threads(collecting, threads) if None in threads else collecting,
-        }
+def _run_columns(runs: Fields) -> dict[str, Any]:
+    starts, stops, done = runs["start"], runs["stop"], runs["done"]
+    executing, readings, cpu = runs["executing"], runs["reading"], runs["cpu"]
+    threads, collecting = runs["thread"], runs["collecting"]
+    are_brief = set(map(type, readings)) == {float}
+    corrections = readings if are_brief else list(map(correction_of, readings))
+    try:
+        begins: Any = number_array(starts, "<f8")
+        # The clock may have been set back.
+        durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
+        begins = begins - number_array(corrections, "<f8")
+    except struct.error:  # Some times or corrections are None.
+        facts = (starts, stops, executing, done, runs["correction"], corrections)
+        begins, durations = zip(*map(_times, *facts), strict=True)
+    return {
+        **runs,
+        "timestamp": begins,
+        "duration": durations,
+        "name": _names(runs),
+        "run_id": _or_minus_one(runs["run_id"]),
+        "dtype": _dtype_texts(runs["dtype"]),
+        "run_queue": np.zeros(len(readings)) if are_brief else _run_queue(readings, durations, cpu),
+        "collecting": _of_threads(collecting, threads) if None in threads else collecting,
+    }
 
-    def _names(self, runs: Fields) -> list[str]:
-        prefixes = runs["prefix"]
-        if all(prefixes):
-            return prefixes
-        return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
-    def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
-        if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true.
-            return dtypes
-        return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
+def _names(runs: Fields) -> list[str]:
+    prefixes = runs["prefix"]
+    if all(prefixes):
+        return prefixes
+    return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
-    def _dtype_text(self, dtype: Any) -> str:
-        """Return the text of a dtype."""
-        if not isinstance(dtype, np.dtype):
-            # Texts of pandas' dtypes are not cached, because they may contain data.
-            return str(dtype)
-        text = self._texts.get(dtype)
-        if text is None:
-            if len(self._texts) >= _MAX_TEXTS:
-                self._texts.clear()
-            text = self._texts[dtype] = str(dtype)
-        return text
+
+def _dtype_texts(dtypes: list[Any]) -> list[str | None]:
+    if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true.
+        return dtypes
+    # Texts of pandas' dtypes are not cached, because they may contain data.
+    return [
+        None if dtype is None else _numpy_text(dtype) if isinstance(dtype, np.dtype) else str(dtype)
+        for dtype in dtypes
+    ]
+
+
+@lru_cache(maxsize=10_000)
+def _numpy_text(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 def _times(  # noqa: PLR0917
