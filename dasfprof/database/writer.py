@@ -222,9 +222,9 @@ class TraceWriter:
         return partial(self.append, source)
 
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
-        """Start a source, and return a function that adds a fact to it with ``rows.extend``.
+        """Start a source, and return a function that adds facts to it with ``rows.extend``.
 
-        The fact must have as many items as the width of the source (see `Source`).
+        Each fact must have as many items as the width of the source (see `Source`).
         """
         self.start(source)
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached

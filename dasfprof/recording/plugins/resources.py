@@ -87,9 +87,7 @@ class ResourceMonitor(RecordingPart):
     def _start(self, worker: Any) -> None:
         """Open the file and start the sampler."""
         database, constants = self._open_database(worker)
-        self._writer = database.writer
-        self._source = Source(fold_rows, constants)
-        self._writer.start(self._source)
+        self._write = database.writer.extender(Source(fold_rows, constants))
         self._duty = HostDuty(self.settings.uuid)
         self._undo.append(self._duty.release)
         self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
@@ -145,14 +143,15 @@ class ResourceMonitor(RecordingPart):
         for probe in self._probes:
             with self._guard.catching(type(probe).__name__):
                 rows.extend(probe.sample(duty))
+        if not is_due:
+            self._held_back = rows
+            return
         # The last sample that was held back is written together with the next sample that is due.
-        self._source.rows.extend([*self._held_back, *rows] if is_due else [])
-        self._held_back = [] if is_due else rows
-        if is_due and 0 < _NEAR_LIMIT * self._memory_limit <= self._idleness.memory:
+        self._write([*self._held_back, *rows])
+        self._held_back = []
+        if 0 < _NEAR_LIMIT * self._memory_limit <= self._idleness.memory:
             for writer in self.writers:
                 writer.wake()
-        elif len(self._source.rows) >= self._source.wake_at:
-            self._writer.threshold_reached(self._source)
 
 
 class HostDuty:
@@ -171,12 +170,11 @@ class HostDuty:
         # The process whose socket is bound to this abstract address has the duty. Such an address
         # leaves no file behind, and becomes free when the process dies.
         self._socket: socket.socket | None = None
-        self._everyone = not LINUX
         self._ask_again = 0.0
 
     def held(self) -> bool:
         """Return whether this process has the duty. If the duty is free, this process takes it."""
-        if self._everyone or self._socket is not None:
+        if not LINUX or self._socket is not None:
             return True
         now = monotonic()
         if now < self._ask_again:

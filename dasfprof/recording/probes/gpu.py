@@ -61,18 +61,19 @@ class GpuProbe:
         # the device that it uses, and one of the workers that share a device reads it.
         self._elect = elect
         self._nvml: Any = None
-        self._visible: VisibleDevices | None = None
+        self._visible = VisibleDevices((), GpuAvailability.FAILED)
         self._readers: dict[str, tuple[GpuReader, Any]] = {}
         #: Values of the worker's device in this sample: NVML index, utilization in %, used bytes,
         #: and bytes that this process uses. All are None if the device was not read.
         self.device_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
-        self._others_due = 0.0
+        #: Time from which other devices are read, or None before the first sample.
+        self._others_due: float | None = None
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield rows of the devices that this worker has the duty to read."""
         now = monotonic()
-        if self._visible is None:
+        if self._others_due is None:
             self._others_due = now + OTHERS_AFTER
             yield self._connect()
         self.device_usage = _NOTHING
@@ -83,8 +84,9 @@ class GpuProbe:
 
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield rows of the worker's device and, if `others` is true, of other devices."""
+        device = self._visible.worker_device
         for uuid, (reader, duty) in list(self._readers.items()):
-            is_worker_device = self._worker_device is not None and uuid == self._worker_device.uuid
+            is_worker_device = device is not None and uuid == device.uuid
             if reader.lost or not (is_worker_device or others) or not duty.held():
                 continue
             row = reader.sample()
@@ -107,13 +109,8 @@ class GpuProbe:
             with contextlib.suppress(nvml.NVMLError):  # Other code has shut it down already.
                 nvml.nvmlShutdown()
 
-    @property
-    def _worker_device(self) -> Device | None:
-        return self._visible.worker_device if self._visible else None
-
     def _connect(self) -> tuple[Schema, tuple[Any, ...]]:
         """Initialize NVML, find the devices, and return a row of "GPU Devices"."""
-        self._visible = VisibleDevices((), GpuAvailability.FAILED)
         if not dask.config.get("distributed.diagnostics.nvml", True):
             return self._describe(GpuAvailability.TURNED_OFF)
         try:
@@ -137,22 +134,17 @@ class GpuProbe:
         order_unknown = visible.availability is GpuAvailability.ORDER_UNKNOWN
         for device in with_instances(installed) if order_unknown else visible.devices:
             self._readers[device.uuid] = GpuReader(pynvml, device), self._elect(device.uuid)
-        if refusal is not None and self._worker_device is None:
+        if refusal is not None and visible.worker_device is None:
             return self._describe(reason_of(refusal), str(refusal))
         return self._describe(visible.availability)
 
     def _describe(
         self, availability: GpuAvailability, detail: str | None = None
     ) -> tuple[Schema, tuple[Any, ...]]:
-        device = self._worker_device
-        return GPU_DEVICES, (
-            time(),
-            availability.value,
-            detail,
-            self._visible.match.value if self._visible and self._visible.match else None,
-            *((device.uuid, device.index, device.name) if device else (None, None, None)),
-            os.getpid(),
-        )
+        device, match = self._visible.worker_device, self._visible.match
+        names = (device.uuid, device.index, device.name) if device else (None, None, None)
+        facts = availability.value, detail, match.value if match else None, *names
+        return GPU_DEVICES, (time(), *facts, os.getpid())
 
 
 def list_devices(nvml: Any) -> tuple[list[Device], Any]:
