@@ -87,8 +87,9 @@ class DiskProbe:
         # A network server that is down would block the monitor's thread forever. Only the local
         # directory's file system is read in any case, because without it the worker cannot work
         # either.
+        directory, disks = self._local_directory + os.sep, psutil.disk_partitions(all=True)
         spilled_to = max(
-            (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
+            (d for d in disks if directory.startswith(d.mountpoint.rstrip(os.sep) + os.sep)),
             key=lambda part: len(part.mountpoint),
             default=None,
         )
@@ -100,10 +101,6 @@ class DiskProbe:
             if not part.device.startswith("/dev/loop"):
                 mounted.setdefault(_name(part.device), (part.mountpoint, part.fstype, 0))
         return mounted
-
-    def _holds(self, mountpoint: str) -> bool:
-        above = mountpoint.rstrip(os.sep) + os.sep
-        return (self._local_directory + os.sep).startswith(above)
 
 
 def _name(device: str) -> str:
