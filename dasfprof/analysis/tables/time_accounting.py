@@ -195,7 +195,10 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
             "Worker": known_texts(rows["worker"]),
             "Node": known_texts(rows["host"]),
             # As a text, the number is printed without thousands separators.
-            "Process": text(rows["pid"].astype(object).map(str, na_action="ignore").to_numpy()),
+            "Process": rows["pid"]
+            .astype(object)
+            .map(str, na_action="ignore")
+            .reset_index(drop=True),
             "Job": text([job_words(job) for job in rows["job"]]),
             "Threads": integers(rows["nthreads"].to_numpy(dtype=float, na_value=np.nan)),
             "Memory Limit (MB)": rows["memory_limit"].to_numpy() / 1e6,
