@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
+from dasfprof.analysis.trace.columns import as_list_column, to_numbers, to_times
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.blocks import Batch, split_names
@@ -229,18 +229,13 @@ def _items(column: Column | None, rows: int) -> list[Any]:
 
 def _spans(batch: Batch) -> tuple[Array, Array]:
     """Return the start and the end of each event, or minus infinity and infinity if unknown."""
-    begins = _times(batch.fields["timestamp"])
-    ends = np.fmax(begins, begins + _times(batch.fields["duration"]))
+    begins = to_times(batch.fields["timestamp"])
+    ends = np.fmax(begins, begins + to_times(batch.fields["duration"]))
     if batch.name == TASK_RUN.name and "start" in batch.args:
         # A task run starts when its function starts.
-        starts = _times(batch.args["start"])
+        starts = to_times(batch.args["start"])
         begins = np.where(np.isnan(starts), begins, np.fmin(starts, ends))
     return np.nan_to_num(begins, nan=-np.inf), np.nan_to_num(ends, nan=np.inf)
-
-
-def _times(column: Column) -> Array:
-    times = to_numbers(column).astype(float)
-    return np.where(np.abs(times) <= LATEST, times, np.nan)
 
 
 def _unknown_inputs(batch: Batch) -> int:

@@ -32,7 +32,7 @@ Columns = dict[str, Any]
 _LIMIT = float(1 << 63)
 #: Maximum valid time in seconds. Then maximum valid number. Larger values are damaged and count as
 #: missing.
-LATEST, _LARGEST = 1e12, 1e20
+_LATEST, _LARGEST = 1e12, 1e20
 #: Type of a column by the form of its arg. Columns of other forms contain floats.
 _TYPES: dict[Form, Any] = {
     "category": np.int32,
@@ -130,7 +130,7 @@ class FactColumns:
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
-                self._add_piece(name, _within(to_numbers(batch.fields[name]), LATEST), np.float64)
+                self._add_piece(name, to_times(batch.fields[name]), np.float64)
         args = dict(batch.args)
         for name, form in self._forms.items():
             if form == "key" and name not in args:
@@ -204,7 +204,7 @@ class FactColumns:
                 numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
             self._add_piece(name, as_type(numbers, np.int64), np.int64)
         else:
-            numbers = _within(to_numbers(column), LATEST if form == "time" else _LARGEST)
+            numbers = to_times(column) if form == "time" else _within(to_numbers(column), _LARGEST)
             dtype = np.float32 if numbers.dtype == np.float32 else np.float64
             self._add_piece(name, as_type(numbers, dtype), dtype)
 
@@ -267,6 +267,11 @@ def to_numbers(column: Column) -> Array:
     if isinstance(column, DictionaryColumn):
         return np.array([_number(entry) for entry in column.entries], dtype=float)[column.codes]
     return np.full(len(column), np.nan)
+
+
+def to_times(column: Column) -> Array:
+    """Return a column as times or durations, with NaN for values that are missing or damaged."""
+    return _within(to_numbers(column), _LATEST)
 
 
 def _within(numbers: Array, limit: float) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace import gaps
-from dasfprof.analysis.trace.columns import FactColumns, to_numbers
+from dasfprof.analysis.trace.columns import FactColumns, to_times
 from dasfprof.analysis.trace.gaps import Note, NoteKind
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.progress import track
@@ -34,8 +34,6 @@ from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import clean, count_of
 
-#: Maximum valid time, in seconds since the epoch.
-_LATEST = 1e12
 #: Kind of an event of user code, by its phase.
 _KINDS = {
     EventPhases.COMPLETE: "span",
@@ -64,18 +62,17 @@ class UserEvents:
 
     def add(self, batch: Batch) -> None:
         """Add the events of a batch."""
-        times = to_numbers(batch.fields["timestamp"]).astype(float)
         durations = np.zeros(batch.rows)
         if "duration" in batch.fields:
-            durations = to_numbers(batch.fields["duration"]).astype(float)
+            durations = to_times(batch.fields["duration"]).astype(float)
         names = list(batch.args)
         rows = zip(*(column.to_list() for column in batch.args.values()), strict=True)
         args = [dict(zip(names, row, strict=True)) for row in rows] if names else []
         part = {
             "name": batch.names,
             "kind": _KINDS[batch.phase],
-            "time": np.where(np.abs(times) < _LATEST, times, np.nan),
-            "duration": np.where((durations >= 0) & (durations < _LATEST), durations, np.nan),
+            "time": to_times(batch.fields["timestamp"]).astype(float),
+            "duration": np.where(durations >= 0, durations, np.nan),
             "process": _texts(batch, "process_id"),
             "thread": _texts(batch, "thread_id"),
             "args": pd.Series(args or [{}] * batch.rows, dtype=object),
