@@ -340,18 +340,16 @@ def _state_at(states: pd.DataFrame, time: float) -> dict[Any, Any] | None:
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
     if not len(known):
         return None
-    last = state = known.iloc[-1].to_dict()
+    last: dict[Any, Any] = known.iloc[-1].to_dict()
     # A state in which workers are closing no longer shows the work that was in progress. After
     # Ctrl-C in a terminal, workers may close before their client has left.
     for place in range(len(known) - 1, -1, -1):
         state = known.iloc[place].to_dict()
-        if not _closes(state) or state["time"] <= last["time"] - _TOGETHER:
+        if not any(worker["status"] == "closing" for worker in state["workers"] or ()):
+            return state
+        if state["time"] <= last["time"] - _TOGETHER:
             break
-    return last if _closes(state) else state
-
-
-def _closes(state: dict[Any, Any]) -> bool:
-    return any(worker["status"] == "closing" for worker in state["workers"] or ())
+    return last
 
 
 def _how(trace: Trace) -> End:

@@ -234,17 +234,14 @@ def last_client_left(trace: Trace) -> float:
 
 def left_with_work(states: pd.DataFrame) -> float:
     """Return when a client with unfinished tasks last left, or NaN if none did."""
-    rows = states.to_dict("records")
-    for place in range(len(rows) - 1, -1, -1):
-        row = rows[place]
-        if row["occasion"] != "client-left" or not row["unfinished"] > 0:
-            continue
-        waiting = {client["client"] for client in row["clients"] or () if client.get("unfinished")}
-        staying = {
-            client["client"] for later in rows[place + 1 :] for client in later["clients"] or ()
-        }
-        if not waiting or waiting - staying - {FIRE_AND_FORGET}:
-            return float(row["time"])
+    staying = {FIRE_AND_FORGET}
+    for row in reversed(states.to_dict("records")):
+        clients = row["clients"] or ()
+        if row["occasion"] == "client-left" and row["unfinished"] > 0:
+            waiting = {client["client"] for client in clients if client.get("unfinished")}
+            if not waiting or waiting - staying:
+                return float(row["time"])
+        staying.update(client["client"] for client in clients)
     return float("nan")
 
 
