@@ -274,6 +274,7 @@ TuningKind = Literal["tuned", "as it is", "cannot tell", "results differ", "no r
 
 #: First line of a resource profile. It identifies files that dasfprof wrote.
 MARK = "# Written by dasfprof tune"
+_USE = "# Use it in the next run: dasfprof run --config FILE SCRIPT, or DASK_CONFIG"
 
 
 @dataclass(frozen=True, repr=False)
@@ -379,11 +380,7 @@ class Tuning:
                 _put(data, name, value)
         if tuned:
             _put(data, "dasfprof.tuned", tuned)
-        lines = [
-            MARK,
-            ("# Use it in the next run: dasfprof run --config FILE SCRIPT, or DASK_CONFIG"),
-        ]
-        lines += [f"# {self.line}"] * bool(self.line)
+        lines = [MARK, _USE] + [f"# {self.line}"] * bool(self.line)
         return "\n".join([*lines, yaml.safe_dump(data, sort_keys=False)])
 
     @property
