@@ -12,7 +12,7 @@ from dasfprof.analysis.comparison.functions import By
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.steps import groups_by
-from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, USES, ThreadTime
+from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.analysis.stack_samples.places import hot_places
@@ -86,12 +86,7 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
     Idle threads have the name `NO_TASK`.
     """
-    accounts = make_accounts(trace)
-    groups, busy = accounts.busy[by]
-    names = [*groups, NO_TASK]
-    idle = accounts.of_lives.sum(axis=0)
-    idle[:USES] = 0.0
-    seconds = np.vstack([busy.reshape(-1, len(ThreadTime)), idle])
+    names, seconds = make_accounts(trace).with_idle(by, NO_TASK)
     labels = [spent.label for spent in ThreadTime]
     if not evidence.running:
         for spent in (*_RUNNING, ThreadTime.RUNNING_CPU_UNKNOWN):

@@ -45,6 +45,13 @@ class Accounts:
     #: names, and an array with one row per name and one column per category.
     busy: dict[str, tuple[list[str], Array]]
 
+    def with_idle(self, by: str, idle_name: str) -> tuple[list[str], Array]:
+        """Return the names and thread-seconds of groups, and last those of idle threads."""
+        names, busy = self.busy[by]
+        idle = self.of_lives.sum(axis=0)
+        idle[:USES] = 0.0
+        return [*names, idle_name], np.vstack([busy, idle])
+
 
 @dataclass(frozen=True)
 class WindowAccount:

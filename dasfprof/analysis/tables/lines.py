@@ -144,11 +144,9 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
 
 def _spent(run: Run, names: list[str]) -> Array:
     """Return the thread time of each line, divided into categories."""
-    accounts = make_accounts(run)
-    lines, seconds = accounts.busy["line"]
+    lines, seconds = make_accounts(run).with_idle("line", NO_TASK)
     spent = np.zeros((len(names), len(ThreadTime)))
     spent[codes_of(lines, names)] = seconds
-    spent[-1, USES:] = accounts.of_lives.sum(axis=0)[USES:]
     return spent
 
 

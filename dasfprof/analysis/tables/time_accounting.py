@@ -88,20 +88,13 @@ def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
 
 def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
     """Return the table of thread time with the groups `by`."""
-    workers = run.workers.loc[accounts.lives.ids]
-    names: list[tuple[str, ...]]
     if by in accounts.busy:
-        groups, busy = accounts.busy[by]
-        idle = accounts.of_lives.sum(axis=0)
-        idle[:USES] = 0.0
-        seconds = np.vstack([busy, idle])
-        columns, names = [by.capitalize()], [(name,) for name in (*groups, NO_TASK)]
-    else:
-        seconds = accounts.of_lives
-        columns = {"cluster": [], "host": ["Host"], "worker": ["Host", "Worker"]}[by]
-        rows = zip(workers["host"], workers["worker"], strict=True)
-        names = [row[: len(columns)] for row in rows]
-    return _table(columns, names, seconds)
+        names, seconds = accounts.with_idle(by, NO_TASK)
+        return _table([by.capitalize()], [(name,) for name in names], seconds)
+    columns = {"cluster": [], "host": ["Host"], "worker": ["Host", "Worker"]}[by]
+    workers = run.workers.loc[accounts.lives.ids]
+    rows = zip(workers["host"], workers["worker"], strict=True)
+    return _table(columns, [row[: len(columns)] for row in rows], accounts.of_lives)
 
 
 def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
