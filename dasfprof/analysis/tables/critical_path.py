@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -213,16 +213,13 @@ def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGra
     offsets, dependencies = run.dependencies
     graph: nx.DiGraph[str] = nx.DiGraph()
     last = tasks.drop_duplicates("key_id", keep="last")
-    columns = ("function", "size", "shape", "type", "duration", "input_size")
-    names = ("name", *columns[1:-1], "input_data_size")
-    lists = [last[column].astype(object).tolist() for column in columns]
-    rows = zip(last["key_id"].tolist(), *lists, strict=True)
-    bar = track(rows, "Creating annotated task graph", shown=progress, total=len(last), unit="task")
-    for key_id, *values in bar:
-        about: dict[str, Any] = dict(zip(names, values, strict=True))
-        seconds, size = about["duration"], about["input_data_size"]
-        about["throughput"] = size / seconds if seconds > 0 else float("nan")
-        graph.add_node(texts[key_id], **about)
+    facts = last[["function", "size", "shape", "type", "duration", "input_size"]].astype(object)
+    facts = facts.rename(columns={"function": "name", "input_size": "input_data_size"})
+    facts["throughput"] = last["input_size"] / last["duration"].where(last["duration"] > 0)
+    rows = zip(texts[last["key_id"]], facts.to_dict("records"), strict=True)
+    graph.add_nodes_from(
+        track(rows, "Creating annotated task graph", shown=progress, total=len(last), unit="task")
+    )
     counts = np.diff(offsets)
     tasks_of = np.repeat(np.arange(len(counts)), counts)
     graph.add_edges_from(zip(texts[dependencies].tolist(), texts[tasks_of].tolist(), strict=True))
