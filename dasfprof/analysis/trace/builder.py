@@ -299,7 +299,8 @@ class TraceBuilder:
         )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = facts["Compute"].list_items("dependencies", self._ids)
-        plugins, headers = self._reader.plugins, self._reader.headers
+        headers = self._reader.headers
+        plugins = {str(header["plugin"]) for header in headers if "plugin" in header}
         recorders = [header for header in headers if header.get("plugin") == TASKS]
         recorded = any(header.get("unmetered") is not True for header in recorders)
         alone = not len(lengths) and not recorded and len(scheduler["sent"]) > 0

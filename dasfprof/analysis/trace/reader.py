@@ -318,11 +318,6 @@ class TraceReader:
         return [file.header for file in self._files]
 
     @property
-    def plugins(self) -> list[str]:
-        """Names of the plugins that wrote files, with one item for each of these files."""
-        return [str(header["plugin"]) for header in self.headers if "plugin" in header]
-
-    @property
     def processes(self) -> set[tuple[str, int]]:
         """Host and process id of each process that wrote a file of a plugin."""
         return {
