@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -216,7 +216,7 @@ def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGra
     facts = last[["function", "size", "shape", "type", "duration", "input_size"]].astype(object)
     facts = facts.rename(columns={"function": "name", "input_size": "input_data_size"})
     facts["throughput"] = last["input_size"] / last["duration"].where(last["duration"] > 0)
-    rows = zip(texts[last["key_id"]], facts.to_dict("records"), strict=True)
+    rows: Any = zip(texts[last["key_id"]], facts.to_dict("records"), strict=True)
     graph.add_nodes_from(
         track(rows, "Creating annotated task graph", shown=progress, total=len(last), unit="task")
     )
