@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from diagnosed_plans import assert_found, found
+from diagnosed_plans import Cases, assert_found, found
 from traces import Plan, Task, filled
 
 from dasfprof.analysis.model.memory_growth import growth_by_runs
@@ -15,6 +15,9 @@ from dasfprof.analysis.numeric.significance import Course, drift_of
 
 MB = 1_000_000
 ROUNDS = 13
+
+CASES = Cases()
+finds, spares = CASES.finds, CASES.spares
 
 
 def rounds(
@@ -112,16 +115,6 @@ def test_random_walks() -> None:
     assert inside / 400 == pytest.approx(0.95, abs=0.03)
 
 
-def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) -> None:
-    # Results that Dask considers small are not a leak.
-    plan, none = rounds(steady, number=lambda k: 5 * k), {"a_run": None, "function": None}
-    assert_found(plan, tmp_path / "small", "memory-growth", results=110, **none)
-    # From 111 MB after the second computation to 220 MB after the last, with 11 runs per worker.
-    expected = {"of": "unmanaged", "function": "a", "each": 20.2 * MB, "first": 200.0 * MB}
-    expected |= {"last": 422.0 * MB, "share": 0.11, "a_run": 9.91 * MB, "runs": 22}
-    assert_found(rounds(steady), tmp_path / "run", "memory-growth", **expected, computations=11)
-
-
 def test_of_several_functions_only_those_that_ran_alone_are_told_apart(tmp_path: Path) -> None:
     analyser = rounds(lambda k: 100 + 20 * (k // 2), names="ab").write(tmp_path)
     growths = {growth.function: growth.drift for growth in growth_by_runs(analyser.run)}
@@ -183,31 +176,31 @@ def staying(memory: int, results: int = 0, last: int | None = None, **more: Any)
     return Plan(tasks, held=held, used=used, **facts)
 
 
-def test_memory_that_stays(tmp_path: Path) -> None:
-    expected = {"severity": "medium", "of": "stays", "left": 800.0 * MB, "share": 0.4}
-    assert_found(staying(900 * MB), tmp_path, "memory-growth", **expected, limit=2000.0 * MB)
+# Freed objects lie between live results, whose release at the end frees everything.
+BETWEEN = staying(900 * MB, results=MB)
+BETWEEN.held.append((0, 6.1, {**BETWEEN.held[-1][2], "size": 0}))
+BETWEEN.used.append((0, 6.1, {"memory": 120 * MB}))
+# fmt: off
+# From 111 MB after the second computation to 220 MB after the last, with 11 runs per worker.
+finds("memory-growth", "unmanaged memory that grows", rounds(steady), of="unmanaged", function="a",
+    each=20.2 * MB, first=200.0 * MB, last=422.0 * MB, share=0.11, a_run=9.91 * MB, runs=22,
+    computations=11)
+# Results that Dask considers small are not a leak.
+finds("memory-growth", "small results that grow", rounds(steady, number=lambda k: 5 * k),
+    results=110, a_run=None, function=None)
+finds("memory-growth", "memory that stays", staying(900 * MB), severity="medium", of="stays",
+    left=800.0 * MB, share=0.4, limit=2000.0 * MB)
+# Dask assumes 28 bytes for an integer, and writes more.
+finds("memory-growth", "results that are larger on disk", staying(900 * MB, results=280,
+    spilled_size=1190), left=800.0 * MB, results=0.0)
+finds("memory-growth", "memory that is given back at the end", BETWEEN, left=799.0 * MB)
+# fmt: on
+for name, plan in {
+    "results explain it": staying(900 * MB, results=700 * MB),
+    "running tasks may need it": staying(900 * MB, executing=1),
+    "little memory": staying(250 * MB),
+    "memory that is freed late": staying(900 * MB, last=150 * MB),
+}.items():
+    spares(name, plan, "memory-growth")
 
-
-def test_results_that_are_larger_on_disk_or_given_back_at_the_end(tmp_path: Path) -> None:
-    # Dask assumes 28 bytes for an integer, and writes more.
-    plan = staying(900 * MB, results=280, spilled_size=1190)
-    assert_found(plan, tmp_path / "disk", "memory-growth", left=800.0 * MB, results=0.0)
-    # Freed objects lie between live results, whose release at the end frees everything.
-    plan = staying(900 * MB, results=MB)
-    _, _, facts = plan.held[-1]
-    plan.held.append((0, 6.1, {**facts, "size": 0}))
-    plan.used.append((0, 6.1, {"memory": 120 * MB}))
-    assert_found(plan, tmp_path / "end", "memory-growth", left=799.0 * MB)
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        staying(900 * MB, results=700 * MB),  # the results explain it
-        staying(900 * MB, executing=1),  # running tasks may need it
-        staying(250 * MB),  # little
-        staying(900 * MB, last=150 * MB),  # freed late
-    ],
-)
-def test_memory_that_looks_alike(tmp_path: Path, plan: Plan) -> None:
-    assert not found(plan, tmp_path, "memory-growth")
+test_a_fault_is_found, test_what_looks_alike_is_not_found = CASES.tests()
