@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from traces import Plugin, row
+from traces import Plugin, T, row
+from traces.hung import ADDRESS
 
 from dasfprof import TraceAnalyser
 from dasfprof.schema.profiles import TASK_SAMPLE
@@ -12,8 +13,6 @@ from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, LINE, LINE_GRAPH, LI
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 from dasfprof.schema.under_way import STACK
 
-T = 1.7e9
-ADDRESS = "tcp://10.0.0.1:4000"
 LOAD, SCALE, SUM, OTHER = (
     f"{name}-{digit * 32}"
     for name, digit in (("load", "a"), ("scale", "b"), ("sum", "c"), ("x", "d"))

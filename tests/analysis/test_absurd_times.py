@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Plugin, row
+from traces import Plugin, T, row
+from traces.hung import ADDRESS
 
 from dasfprof import EventProfiler, Trace, TraceAnalyser
 from dasfprof.recording.probes.host import DISK_USAGE
@@ -13,11 +14,9 @@ from dasfprof.schema import tasks
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 
 pytestmark = pytest.mark.filterwarnings("error")
-T = 1.7e9
 #: Unix time of the year 1, and times that damage or a broken clock can cause.
 ABSURD = (T, 1e300, -1e300, 1.7e308, -5.0, -62_135_596_800.0, 0.0)
 ABSURD += (float("nan"), float("inf"), -float("inf"))
-ADDRESS = "tcp://10.0.0.1:4000"
 
 
 def rows_of(schema: Any) -> list[tuple[Any, ...]]:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.chunk_arguments import larger_chunks_in
 from dasfprof.analysis.model.sizing import larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
-T = 1.7e9
 ARRAY = {"type": "numpy.ndarray", "dtype": "float64"}
 
 

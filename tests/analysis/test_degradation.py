@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import Plugin, record, row, usage
+from traces import Plugin, T, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import COMPUTE
-
-T = 1.7e9
 
 
 def worked_off(path: Path, count: int, run: Callable[[float], float], **more: Any) -> Any:

@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from clusters import new_client
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 import dasfprof
 from dasfprof import EventProfiler, MultiEventDatabase
 from dasfprof.schema.events import Event
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE
-
-T = 1.7e9
 
 
 def named(source: Any, name: str) -> list[Event]:

@@ -8,12 +8,10 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, compute, record, row, usage
+from traces import Plugin, T, compute, record, row, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import CLOCK, COMPUTE
-
-T = 1.7e9
 
 
 def written(path: Path, workers: list[list[tuple[str, float]]]) -> TraceAnalyser:

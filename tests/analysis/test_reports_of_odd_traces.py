@@ -12,7 +12,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis.ranking import FAILED
@@ -28,7 +28,6 @@ from dasfprof.schema.tasks import (
     WORKER_REMOVED,
 )
 
-T = 1.7e9
 A, B = "tcp://10.0.0.1:4000", "tcp://[::1"
 
 _keys = st.sampled_from(["f-1", "f-2", ("g-" + "1a" * 16, 3), "\ud800", "", b"x", 7])

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.sizing import task_overhead
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 
-T = 1.7e9
 A = "tcp://10.0.0.1:4000"
 
 

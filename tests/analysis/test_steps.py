@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin
+from traces import Plugin, T
 from traces.in_memory import key_table
 
 from dasfprof import TraceAnalyser
@@ -21,7 +21,6 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.steps import KeyLayers, LayerSteps, inherited_steps
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 
-T = 1.7e9
 LOAD, SUM, REST = (
     f"{name}-{digit * 32}" for name, digit in (("load", "a"), ("sum", "b"), ("x", "c"))
 )

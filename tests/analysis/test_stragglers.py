@@ -11,13 +11,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.stragglers import measure_slowness
 from dasfprof.schema.tasks import COMPUTE
 
-T = 1.7e9
 W = "worker-node1-"
 
 

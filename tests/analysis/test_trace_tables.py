@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Plan, Plugin, Task, compute, managed, record, row, usage, write_as_dasf
+from traces import Plan, Plugin, T, Task, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof import FileDatabase, InstantEvent, Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
@@ -18,7 +18,6 @@ from dasfprof.schema.events import Event, Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
-T = 1.7e9
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"
 
 

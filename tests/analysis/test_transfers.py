@@ -9,12 +9,11 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, row
+from traces import Plugin, T, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import CLOCK, COMPUTE, RESULT_SERIALISED, TRANSFER
 
-T = 1.7e9
 A, B, C = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4001", "tcp://10.0.0.9:4002"
 
 

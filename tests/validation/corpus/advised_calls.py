@@ -14,7 +14,6 @@ import logging
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -37,6 +36,8 @@ from distributed import Client, LocalCluster, as_completed
 from distributed import wait as wait_for
 from fsspec.spec import AbstractBufferedFile
 from scipy.ndimage import generic_filter, maximum_filter
+from tried import counts_in_python, locked, total
+from tried import wait as pause
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -133,11 +134,6 @@ def follows(
         return run
 
     return register
-
-
-def pause(number: int, seconds: float = 0.1, *_: Any) -> int:
-    time.sleep(seconds)
-    return number
 
 
 def slow_load(block: Any) -> Any:
@@ -240,10 +236,6 @@ def delays_arrays(_: Client, advised: bool) -> Any:
         for n, array in enumerate(arrays)
     ]
     return list(dask.compute(*parts))
-
-
-def total(array: Any) -> float:
-    return float(array.sum())
 
 
 @follows("large-objects-in-graph", "client.scatter()", "broadcast=", "hash=")
@@ -445,14 +437,7 @@ def slope(series: Any) -> Any:
 
 @follows("gil-contention", "threads_per_worker=", cluster=(1, 2), advised=(2, 1))
 def python_in_threads(client: Client, _: bool) -> Any:
-    return client.gather(client.map(counted, range(24), pure=False))
-
-
-def counted(number: int) -> int:
-    found = number
-    for step in range(1_500_000):
-        found = (found + step) % 1_000_003
-    return found
+    return client.gather(client.map(counts_in_python, range(24), pure=False))
 
 
 @follows("blocked-tasks", "threads_per_worker=", cluster=(2, 1), advised=(2, 10))
@@ -508,16 +493,6 @@ def merges_a_hot_key(_: Client, advised: bool) -> Any:
 @follows("per-process-lock", "threads_per_worker=", cluster=(2, 3), advised=(6, 1))
 def takes_a_lock(client: Client, _: bool) -> Any:
     return client.gather(client.map(locked, range(30)))
-
-
-LOCK = threading.Lock()
-
-
-def locked(number: int) -> int:
-    """Sleep while holding a lock of the process."""
-    with LOCK:
-        time.sleep(0.08)
-    return number
 
 
 @follows("poor-placement", "workers=")
