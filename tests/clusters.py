@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, Event, LocalCluster
 
 
 @contextmanager
@@ -53,6 +53,12 @@ def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: floa
         time.sleep(max(every, 2 * (now - begin)))
         begin = time.monotonic()
     return value
+
+
+def wait_for(event: str) -> str:
+    """Wait for an event of Dask, as a task."""
+    assert Event(event).wait(240)
+    return event
 
 
 def is_written(file: Path) -> bool:

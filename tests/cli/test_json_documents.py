@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import new_client
+from clusters import new_client, wait_for
 from distributed import Event
 from jsonschema import Draft202012Validator
 from shell import invoke, shell
@@ -29,11 +29,6 @@ def asked(*args: Any, exit_code: int = 0) -> dict[str, Any]:
 
 #: Commands whose documents are tested here. `test_try.py` and `test_tune.py` test the others.
 COMMANDS = sorted(VERSIONS.keys() - {"try", "tune"})
-
-
-def wait_for(name: str) -> None:
-    """Wait for an event of Dask. It is a module's function, so that workers can unpickle it."""
-    Event(name).wait()
 
 
 @pytest.fixture(scope="module")

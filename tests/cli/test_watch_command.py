@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from clusters import client_of, wait_until
+from clusters import client_of, wait_for, wait_until
 from distributed import Client, Event, LocalCluster
 from shell import BIN, DEADLINE, environment, invoke, shell
 
@@ -33,10 +33,6 @@ client = client_of(2, 1)
 def nap(number: int, seconds: float) -> int:
     time.sleep(seconds)
     return number
-
-
-def wait_for(name: str, _: int = 0) -> bool:
-    return bool(Event(name).wait())
 
 
 def fail(number: int) -> None:

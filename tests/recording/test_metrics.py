@@ -9,7 +9,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from clusters import client_of, wait_until
+from clusters import client_of, wait_for, wait_until
 from distributed import Client, Event
 
 import dasfprof
@@ -37,11 +37,6 @@ def scraped(client: Client) -> dict[str, list[tuple[dict[str, str], float]]]:
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
-
-
-def wait_for(name: str) -> str:
-    Event(name).wait(60)
-    return name
 
 
 def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

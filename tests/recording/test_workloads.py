@@ -20,7 +20,7 @@ import independent_record as record
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import new_client
+from clusters import new_client, wait_for
 from distributed import Client, Event, Reschedule, WorkerPlugin, get_worker, secede, worker_client
 from distributed.core import Status
 from distributed.metrics import context_meter
@@ -502,11 +502,6 @@ def test_failure_before_the_function_was_called(client: Client, tmp_path: Path) 
     assert row["state"] == "erred"
     assert 0 <= row["duration"] < 30
     assert row["executing"] == row["timestamp"]
-
-
-def wait_for(event: str) -> str:
-    assert Event(event).wait("120s")
-    return event
 
 
 def running(client: Client, key: Any) -> bool:
