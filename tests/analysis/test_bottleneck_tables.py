@@ -1,4 +1,4 @@
-"""The tables of functions and of tasks against tables computed by hand."""
+"""The tables of functions, tasks and tasks in memory against tables computed by hand."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ from pandas.testing import assert_frame_equal
 from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.tables import task_bottleneck
+from dasfprof.analysis.tables import imbalance, task_bottleneck
 from dasfprof.schema.events import Event
-from dasfprof.schema.resources import GPU_DEVICES, GPU_USAGE, RESOURCE_USAGE
-from dasfprof.schema.tasks import COMPUTE, RESULT_SERIALISED
+from dasfprof.schema.resources import GPU_DEVICES, GPU_USAGE, MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, RESULT_SERIALISED, WORKER_REMOVED
 
 Write = Callable[[Path, Sequence[Event]], Path]
 
@@ -188,3 +188,38 @@ def test_large_tables_have_categories(tmp_path: Path, write: Write, monkeypatch:
     large = analyser.per_task_bottleneck()
     assert large.dtypes[["Host", "Worker", "Function", "State"]].eq("category").all()
     assert_frame_equal(large.astype(plain.dtypes.to_dict()), plain)
+
+
+def test_a_second_is_a_second_in_floating_point(tmp_path: Path) -> None:
+    assert 128.2 - 127.2 < 1
+    events = [managed(127.2, W0, 2), managed(128.2, W0, 3)]
+    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
+    assert balance[W0].tolist() == [2.0, 3.0]
+
+
+def test_a_worker_that_left_holds_nothing_until_it_is_back(tmp_path: Path) -> None:
+    def life(address: str, counts: dict[float, int], name: int = 0) -> None:
+        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
+        rows = [row(MANAGED_MEMORY, timestamp=1.7e9 + t, tasks=n) for t, n in counts.items()]
+        plugin.write((MANAGED_MEMORY, rows))
+
+    life("tcp://10.0.0.1:4001", {0.0: 5})
+    life("tcp://10.0.0.1:4002", {3.5: 2, 6.0: 3})  # the nanny restarted it with the same name
+    life("tcp://10.0.0.1:4003", {0.0: 1, 5.0: 4}, name=1)
+    # Two workers leave at the end of the run, and their results count in the table.
+    removed = [
+        row(WORKER_REMOVED, timestamp=1.7e9 + at, worker=f"tcp://10.0.0.1:400{n}", reason="close")
+        for n, at in ((1, 1.5), (2, 6.25), (3, 6.25))
+    ]
+    Plugin(tmp_path / "run", "SchedulerPlugin").write((WORKER_REMOVED, removed))
+    balance = TraceAnalyser(tmp_path / "run").per_worker_task_balance()
+    assert balance["worker-node1-0"].tolist() == [5, 0, 0, 2, 2, 2, 3]
+    assert balance["worker-node1-1"].tolist() == [1, 1, 1, 1, 1, 4, 4]
+
+
+def test_times_far_apart_do_not_fill_the_memory(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(imbalance, "MAX_CELLS", 10)
+    events = [managed(0.0, W0, 1), managed(4.5, W0, 2), managed(1e11, W0, 3)]
+    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
+    assert balance["Time Interval (seconds from begin)"].tolist() == [0, 4, 10**11]
+    assert balance[W0].tolist() == [1.0, 2.0, 3.0]
