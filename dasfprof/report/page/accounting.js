@@ -28,24 +28,18 @@ export function showAccounting(root, { cluster, workers }, classes) {
   }
   const more = `${byWorker.size - MAX_BARS} other workers are closer to the median`;
   if (byWorker.size > MAX_BARS) bars.append(absence(more));
-  const list = make(
-    "table",
-    { class: "classes" },
-    make("caption", {}, "Thread time by category, from the start of each worker to its end"),
+  const caption = make("caption", {}, "Thread time by category, from the start of each worker to its end");
+  const lines = all.map((row) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, swatch(swatches.get(row.Class)), visible(row.Class)),
+      make("td", { class: "number" }, formatSeconds(row["Thread Time (s)"])),
+      make("td", { class: "number" }, shareOf(row)),
+      make("td", { class: "meaning" }, explained(row.Meaning, swatches.get(row.Class).helps)),
+    ),
   );
-  for (const row of all) {
-    list.append(
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, swatch(swatches.get(row.Class)), visible(row.Class)),
-        make("td", { class: "number" }, formatSeconds(row["Thread Time (s)"])),
-        make("td", { class: "number" }, formatShare(row["Share (%)"] / 100)),
-        make("td", { class: "meaning" }, explained(row.Meaning, swatches.get(row.Class).helps)),
-      ),
-    );
-  }
-  root.append(bars, list);
+  root.append(bars, make("table", { class: "classes" }, caption, ...lines));
 }
 
 function swatchesOf(classes) {

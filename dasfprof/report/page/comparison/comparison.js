@@ -6,8 +6,7 @@ import { severity } from "../findings.js";
 import { counted, csvCell, formatSeconds, visible } from "../format.js";
 import { buildTables } from "../tables/sections.js";
 import { Tasks } from "../timeline/tasks.js";
-import { SIDES } from "./names.js";
-import { Pair } from "./pair.js";
+import { Pair, SIDES } from "./pair.js";
 import { showWaterfall } from "./waterfall.js";
 
 const STATUS_WORDS = {

@@ -9,8 +9,8 @@ import { OTHER } from "../timeline/palette.js";
 import { criticalView } from "../timeline/path.js";
 import { Timeline } from "../timeline/timeline.js";
 import { flattenView } from "../timeline/views.js";
-import { secondsByFunction, SIDES } from "./names.js";
 
+export const SIDES = ["before", "after"];
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
 
 export class Pair {
@@ -148,6 +148,13 @@ export class Pair {
     });
     return `${label}: ${parts.join("; ")}`;
   }
+}
+
+/** Returns the seconds of the successful task runs of each function. */
+function secondsByFunction(tasks) {
+  const succeeded = [...tasks.rows].filter((row) => tasks.stateName(row) === "memory");
+  const byName = Map.groupBy(succeeded, (row) => tasks.functionName(row));
+  return new Map([...byName].map(([name, rows]) => [name, rows.map((row) => tasks.durations[row])]));
 }
 
 /** Returns task runs with times since a time. `recorded` has the original ones. */

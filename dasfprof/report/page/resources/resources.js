@@ -5,7 +5,7 @@ import { formatSeconds, formatUnit, shortened } from "../format.js";
 import { fitting, lastAtMost, sumOf } from "../numbers.js";
 import { seriesSwatch } from "../timeline/colours.js";
 import { Frame, GUTTER } from "../timeline/frame.js";
-import { fitCanvas, paintGrid } from "../timeline/marks.js";
+import { clip, fitCanvas, paintGrid } from "../timeline/marks.js";
 import { currentPalette, OTHER } from "../timeline/palette.js";
 
 const CHART_HEIGHT = 68;
@@ -106,10 +106,7 @@ export class Resources {
     const { metric, series, named } = chart;
     const { limits } = metric;
     const highest = topOf(metric.highest, limits, metric.unit);
-    context.save();
-    context.beginPath();
-    context.rect(frame.left, 0, frame.width, CHART_HEIGHT);
-    context.clip();
+    clip(context, frame.left, 0, frame.width, CHART_HEIGHT);
     paintGrid(context, frame, palette);
     paintAxisLines(context, metric, frame, highest, palette);
     const colourOf = (shown) => palette.series[this.colourIn(chart, shown)];
@@ -183,8 +180,7 @@ function paintLines(context, series, named, frame, highest, palette) {
 /** Paints series of the same times on top of each other, and their peak. */
 function paintStacked(context, { metric, series }, frame, colourOf, palette) {
   const { times } = series[0];
-  const base = frame.top + frame.height;
-  const y = (value) => base - (value / (metric.highest || 1)) * frame.height;
+  const y = (value) => heightOf(value, frame, metric.highest || 1);
   const first = Math.max(0, lastAtMost(times, frame.from));
   const last = Math.min(times.length - 1, lastAtMost(times, frame.to) + 1);
   const below = new Float64Array(times.length);
@@ -211,20 +207,17 @@ function paintStacked(context, { metric, series }, frame, colourOf, palette) {
 }
 
 function paintSeries(context, { times, values }, frame, highest, colour, filled) {
-  const base = frame.top + frame.height;
-  const y = (value) => base - (value / highest) * frame.height;
   const first = Math.max(0, lastAtMost(times, frame.from));
   const last = Math.min(times.length - 1, lastAtMost(times, frame.to) + 1);
   if (last < first) return;
   context.beginPath();
-  for (let at = first; at <= last; at += 1) context.lineTo(frame.x(times[at]), y(values[at]));
+  for (let at = first; at <= last; at += 1) context.lineTo(frame.x(times[at]), heightOf(values[at], frame, highest));
   context.strokeStyle = colour;
   context.lineWidth = 1.4;
   context.lineJoin = "round";
   context.stroke();
   if (!filled) return;
-  context.lineTo(frame.x(times[last]), base);
-  context.lineTo(frame.x(times[first]), base);
+  for (const at of [last, first]) context.lineTo(frame.x(times[at]), frame.top + frame.height);
   context.fillStyle = colour;
   context.globalAlpha *= 0.18;
   context.fill();

@@ -43,12 +43,7 @@ export function listedColumns(facts, about = null, timeline = {}) {
       follow: about && label === "Function" ? (row) => about(values[row]) : null,
       width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : ["Line", "Text"].includes(label) ? 15 : 11,
       grow: numeric ? 1 : label === "Text" ? 8 : 2,
-      text: (row) =>
-        numeric
-          ? cellText(values[row], decimals)
-          : values[row] === null
-            ? "NA"
-            : shortened(values[row], 200),
+      text: (row) => (numeric ? cellText(values[row], decimals) : shortened(values[row] ?? "NA", 200)),
       value: (row) => values[row],
     };
   });

@@ -29,8 +29,7 @@ export class Filters {
   }
 
   names(name) {
-    const { functions, workers, steps, lines, states } = this.tasks.facts;
-    return { function: functions, worker: workers, step: steps, line: lines, state: states }[name];
+    return this.tasks.facts[`${name}s`];
   }
 
   /** Returns indices in the list of names, in the order of the choices. */

@@ -157,11 +157,9 @@ export class Gaps {
 
   held(lane, frame, width) {
     const [first, end] = this.rowsOf(lane, frame.from, frame.to);
-    if (this.isFar(frame, width, end - first)) {
-      this.heldUntil[lane] ??= this.heldExactly(lane, this.fullRun, GAP_BINS).map(summedUp);
-      return this.heldUntil[lane].map((sums) => this.sampled(sums, frame, width));
-    }
-    return this.heldExactly(lane, frame, width);
+    if (!this.isFar(frame, width, end - first)) return this.heldExactly(lane, frame, width);
+    this.heldUntil[lane] ??= this.heldExactly(lane, this.fullRun, GAP_BINS).map(summedUp);
+    return this.heldUntil[lane].map((sums) => this.sampled(sums, frame, width));
   }
 
   heldExactly(lane, frame, width) {
@@ -201,13 +199,11 @@ export class Gaps {
 
   idleOfWorker(lane, frame, width) {
     const [first, end] = this.cellsOf(lane);
-    if (this.isFar(frame, width, end - first)) {
-      const { worker } = this.tasks.tracks[lane];
-      const exact = () => this.idleExactly(lane, this.fullRun, GAP_BINS);
-      this.idleUntil[worker] ??= exact().map(([code, shares]) => [code, summedUp(shares)]);
-      return this.idleUntil[worker].map(([code, sums]) => [code, this.sampled(sums, frame, width)]);
-    }
-    return this.idleExactly(lane, frame, width);
+    if (!this.isFar(frame, width, end - first)) return this.idleExactly(lane, frame, width);
+    const { worker } = this.tasks.tracks[lane];
+    const exact = () => this.idleExactly(lane, this.fullRun, GAP_BINS);
+    this.idleUntil[worker] ??= exact().map(([code, shares]) => [code, summedUp(shares)]);
+    return this.idleUntil[worker].map(([code, sums]) => [code, this.sampled(sums, frame, width)]);
   }
 
   idleExactly(lane, frame, width) {

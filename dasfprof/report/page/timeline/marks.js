@@ -12,6 +12,14 @@ export function fitCanvas(canvas, width, height) {
   canvas.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
 }
 
+/** Limits painting to a rectangle, until the state of the context is restored. */
+export function clip(context, x, y, width, height) {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+}
+
 /** Returns round times between two times, at least `apart` pixels from each other. */
 export function ticks(from, to, width, apart) {
   const minimum = ((to - from) / Math.max(width, 1)) * apart;
@@ -69,10 +77,7 @@ export function paintGrid(context, frame, palette) {
 export function paintTitles(context, view, frame, palette) {
   context.fillStyle = palette.background;
   context.fillRect(0, 0, frame.left, frame.top + frame.height);
-  context.save();
-  context.beginPath();
-  context.rect(0, frame.top, frame.left - 8, frame.height);
-  context.clip();
+  clip(context, 0, frame.top, frame.left - 8, frame.height);
   context.textBaseline = "middle";
   for (const track of frame.seen(view.tracks.length)) {
     if (!beginsGroup(view, track) || frame.heightOf(track) < 14) continue;

@@ -2,6 +2,7 @@
 
 import { shortened } from "../format.js";
 import { cover } from "./gaps.js";
+import { clip } from "./marks.js";
 import { DIM, FAILED, pixelOf, rgbOf, SHADES } from "./palette.js";
 import { seenIn } from "./views.js";
 
@@ -40,10 +41,7 @@ export class Painter {
 
   /** Paints the tracks of a region, which may scroll below another region. */
   paintRegion(context, view, frame, { top, height, parts }, many, look) {
-    context.save();
-    context.beginPath();
-    context.rect(frame.left, top, frame.width, height);
-    context.clip();
+    clip(context, frame.left, top, frame.width, height);
     this.paintPixels(context, view, frame, { top, height, parts, many }, look);
     for (const part of parts) {
       const { transfers } = view.tracks[part.track];

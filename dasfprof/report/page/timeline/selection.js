@@ -1,6 +1,6 @@
 // The selection over the bars: the selected task run, its arrows, areas and times.
 
-import { paintArrow } from "./marks.js";
+import { clip, paintArrow } from "./marks.js";
 import { currentPalette } from "./palette.js";
 import { paintChain } from "./path.js";
 import { tracksOfRows } from "./views.js";
@@ -12,10 +12,7 @@ export function paintSelection(timeline, palette = currentPalette()) {
   const context = timeline.overlay.getContext("2d");
   const frame = timeline.frame();
   context.clearRect(0, 0, width, height);
-  context.save();
-  context.beginPath();
-  context.rect(frame.left, frame.top, frame.width, frame.height);
-  context.clip();
+  clip(context, frame.left, frame.top, frame.width, frame.height);
   if (timeline.marked) paintMarked(context, timeline.marked, frame, palette);
   if (view.chain) paintChain(context, tasks, view, frame, palette);
   if (selected >= 0 && tasks.complete) paintArrows(context, timeline, frame, palette);

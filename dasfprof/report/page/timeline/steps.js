@@ -1,6 +1,7 @@
 // The band of steps above the tracks: from the first to the last task run of each.
 
 import { shortened } from "../format.js";
+import { clip } from "./marks.js";
 import { OTHER } from "./palette.js";
 
 const STEP_HEIGHT = 16;
@@ -23,10 +24,7 @@ export class StepBand {
   /** Paints the steps in grey, or in their colours if task runs have these. */
   paint(context, frame, palette, by) {
     const top = frame.top - this.height;
-    context.save();
-    context.beginPath();
-    context.rect(frame.left, top, frame.width, this.height);
-    context.clip();
+    clip(context, frame.left, top, frame.width, this.height);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     for (const { name, begin, end, line, colour } of this.spans) {
