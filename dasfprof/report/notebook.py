@@ -44,15 +44,9 @@ def run_html(
     start = start_in_words(facts)
     more = f"<br>{_text(start)}" if start else ""
     parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}{more}</p>"]
-    if folded:
-        label = count_of(len(findings), "finding")
-        parts += [
-            f"<details><summary>{label}</summary>",
-            *_findings_html(findings, analyser.run),
-            "</details>",
-        ]
-    else:
-        parts += _findings_html(findings, analyser.run)
+    listed = "".join(_findings_html(findings, analyser.run))
+    label = count_of(len(findings), "finding")
+    parts.append(f"<details><summary>{label}</summary>{listed}</details>" if folded else listed)
     notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
@@ -71,8 +65,10 @@ def run_text(analyser: Analyser, findings: pd.DataFrame, title: str = "") -> str
     for finding in _shown(findings):
         seconds = finding["Seconds at stake (s)"]
         at_stake = "" if math.isnan(seconds) else format_duration(seconds)
-        lines.append(f"{finding['Severity']:<7}{at_stake:>11}  {_short(finding['Finding'])}")
-        lines.append(f"{'':20}→ {_short(finding['Suggestion'])}")
+        lines.append(
+            f"{finding['Severity']:<7}{at_stake:>11}  {elide(finding['Finding'], _LONGEST)}"
+        )
+        lines.append(f"{'':20}→ {elide(finding['Suggestion'], _LONGEST)}")
     return "\n".join(lines)
 
 
@@ -100,12 +96,8 @@ def _shown(findings: pd.DataFrame) -> list[dict[Any, Any]]:
     return findings.head(max(_MOST, severe)).to_dict("records")
 
 
-def _short(text: object) -> str:
-    return elide(text, _LONGEST)
-
-
 def _text(text: object) -> str:
-    return escape(_short(text))
+    return escape(elide(text, _LONGEST))
 
 
 #

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,6 +69,7 @@ def summarise(run: Run) -> dict[str, Any]:
     unfinished = None if end is None else end.unfinished
     # Use the accounts of time_accounting(), so that both show the same fraction.
     accounts = make_accounts(run).of_lives
+    cores = [run.surroundings.cores.get(str(host)) for host in workers["host"].unique()]
     arrived = run.transfers[run.transfers["state"] == "success"]
     shuffled = shuffled_bytes(run)
     sizes = [arrived["size"].sum(), shuffled] if len(run.transfers) or shuffled > 0 else []
@@ -81,7 +82,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "functions": len(functions),
         "failed": int((tasks["state"] == "erred").sum()),
         "hosts": sorted({str(host) for host in workers["host"] if host}),
-        "cores": _cores(run, {str(host) for host in workers["host"]}),
+        "cores": sum(cores) if cores and None not in cores else None,
         "versions": run.surroundings.versions,
         "command": run.surroundings.command,
         "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
@@ -121,13 +122,6 @@ def run_cost(run: Run) -> dict[str, Any] | None:
         "worker_hours": hours["total"].workers,
         "idle_hours": hours["idle"].workers + hours["waiting"].workers,
     }
-
-
-def _cores(run: Run, hosts: set[str]) -> int | None:
-    """Return the total number of cores of hosts, or None if it is unknown for any host."""
-    cores = [run.surroundings.cores.get(host) for host in hosts]
-    known = [number for number in cores if number is not None]
-    return sum(known) if known and len(known) == len(cores) else None
 
 
 def _first_task(run: Run) -> dict[str, Any] | None:
@@ -229,21 +223,9 @@ _SMALLEST_SHARE, _MOST_CATEGORIES = 0.05, 3
 _WORTH_A_CHANGE = ("high", "medium")
 
 
-class RunHeadline(NamedTuple):
-    """The first sentences of a report about a run."""
-
-    #: Sentences about failed tasks, what to change, how much time that saves, and the problem.
-    headline: str
-    #: Sentence about the run's duration, its threads, and the largest categories of their time.
-    #: Empty if no task ran.
-    spent: str
-    #: Sentence about the longest stage before the first task, or empty if it is unknown.
-    start: str
-
-
 def verdict(
     summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame
-) -> RunHeadline:
+) -> dict[str, str]:
     """Return the first sentences of a report.
 
     Parameters
@@ -254,10 +236,19 @@ def verdict(
         The table `TraceAnalyser.time_accounting` of the cluster.
     findings
         The table `TraceAnalyser.diagnose`.
+
+    Returns
+    -------
+    dict
+        - ``headline``: sentences about failed tasks, what to change, how much time that saves, and
+          the problem
+        - ``spent``: sentence about the run's duration, its threads, and the largest categories of
+          their time, or empty if no task ran
+        - ``start``: sentence about the longest stage before the first task, or empty if unknown
     """
     tasks, failed, unfinished = (summary[name] for name in ("tasks", "failed", "unfinished"))
     if not tasks and not unfinished:
-        return RunHeadline("No task ran.", "", "")
+        return {"headline": "No task ran.", "spent": "", "start": ""}
     first = str(findings["Rule"].iloc[0]) if len(findings) else ""
     sentences = []
     if unfinished and first != "unfinished-run":
@@ -272,7 +263,7 @@ def verdict(
     elif not sentences:
         sentences.append("No known problem was found, so nothing needs to be changed.")
     spent = f"{_length(summary)}{_categories(accounting)}."
-    return RunHeadline(" ".join(sentences), spent, _longest_stage(summary))
+    return {"headline": " ".join(sentences), "spent": spent, "start": _longest_stage(summary)}
 
 
 def _length(summary: dict[str, Any]) -> str:

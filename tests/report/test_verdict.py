@@ -45,7 +45,7 @@ SMALL_SAID = "Batch inputs. Tasks are too small."
     ],
 )
 def test_headline(facts: dict[str, Any], found: list[Any], said: str) -> None:
-    headline = verdict({**RAN, **facts}, accounting(SHARES), findings(*found)).headline
+    headline = verdict({**RAN, **facts}, accounting(SHARES), findings(*found))["headline"]
     assert headline == said
 
 
@@ -53,19 +53,19 @@ def test_findings_that_are_not_severe_and_the_longest_stage_before_the_first_tas
     first = {"seconds": 6.0, "stages": {"program": 5.0, "pickling": 1.0, "sending": None}}
     facts = {**RAN, "first_task": first}
     told = verdict(facts, accounting(SHARES), findings(SMALL, severity="low"))
-    assert told.headline.startswith("No severe problem was found")
-    assert told.start == "5 s until the program sent a graph"
+    assert told["headline"].startswith("No severe problem was found")
+    assert told["start"] == "5 s until the program sent a graph"
 
 
 def test_what_time_was_spent_on() -> None:
     """The three largest categories, as percentages of thread time if that is known."""
-    spent = verdict(RAN, accounting(SHARES), findings()).spent
+    spent = verdict(RAN, accounting(SHARES), findings())["spent"]
     told = ("29.5 s", "4 threads", "21 % computing", "42 % task overhead", "17 % waiting for CPU")
     assert all(words in spent for words in told)
     assert "blocked" not in spent
-    spent = verdict({**RAN, "threads": None}, accounting({}), findings()).spent
+    spent = verdict({**RAN, "threads": None}, accounting({}), findings())["spent"]
     assert "29.5 s" in spent and "thread" not in spent
-    assert verdict({**RAN, "tasks": 0}, accounting({}), findings()).spent == ""
+    assert verdict({**RAN, "tasks": 0}, accounting({}), findings())["spent"] == ""
 
 
 def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
@@ -79,5 +79,5 @@ def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
     analyser = Plan(tasks, workers=2, threads=2, cores=2).write(tmp_path)
     found = verdict(summarise(analyser.run), analyser.time_accounting(), analyser.diagnose())
     # Two threads would take as long for the eight CPU seconds, so there are no known savings.
-    assert "stake" not in found.headline
-    assert all(part in found.spent for part in ("4 s", "50 % computing", "50 % waiting"))
+    assert "stake" not in found["headline"]
+    assert all(part in found["spent"] for part in ("4 s", "50 % computing", "50 % waiting"))

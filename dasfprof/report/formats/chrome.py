@@ -42,7 +42,7 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
     run = DrawnRun(analyser.run, title)
     places = [
         {"pid": process, "tid": FIRST_THREAD + number}
-        for number, (process, _) in enumerate(run.tracks.names())
+        for number, (process, _) in enumerate(run.tracks.names)
     ]
     events = chain(
         _names(run.tracks, places),
@@ -67,7 +67,7 @@ def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
     `places` has the process id and the thread id of each track in the file.
     """
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
-    for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
+    for number, (place, (_, name)) in enumerate(zip(places, tracks.names, strict=True)):
         named.append(("thread", place, number, name))
     for kind, place, number, name in named:
         facts = {"name": shown(name, _LONGEST_NAME), "sort_index": number}

@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.task_runs import LOST
 from dasfprof.database.columns import Array
@@ -21,10 +22,10 @@ from dasfprof.report.formats.tracks import (
     RUN,
     Arrows,
     Mark,
-    Producers,
     Slices,
     ThreadTracks,
     Tracks,
+    items_of,
     lay_out,
     nanoseconds,
     step_marks,
@@ -32,7 +33,7 @@ from dasfprof.report.formats.tracks import (
     trimmed,
     user_event_marks,
 )
-from dasfprof.report.page.link_data import ReceivedTransfers
+from dasfprof.report.page.link_data import received_transfers
 from dasfprof.report.page.resource_data import metrics_of
 from dasfprof.text import count_of, format_date
 
@@ -187,17 +188,18 @@ _TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
     """Return slices for transfers, each on a track of its receiver and named after its sender."""
-    received, table = ReceivedTransfers.of(run, run.named), run.transfers
-    rows, begins = received.rows, received.begins
-    spans = rows, received.receivers, begins, begins + received.durations
+    received, names = received_transfers(run)
+    rows, receivers, sources = (received[name].to_numpy() for name in ("row", "receiver", "source"))
+    begins = received["begin"].to_numpy()
+    spans = rows, receivers, begins, begins + received["duration"].to_numpy()
     slices = _on_workers(run, tracks, "transfers in", spans)
-    names = _texts(received.sources, [f"from {name}" for name in received.names])
+    labels = _texts(sources, [f"from {name}" for name in names])
     arguments = {
-        "state": _categories(table["state"], rows),
-        **_numbers(table, rows, _TRANSFER_SIZES, _TRANSFER_SECONDS),
+        "state": _categories(run.transfers["state"], rows),
+        **_numbers(run.transfers, rows, _TRANSFER_SIZES, _TRANSFER_SECONDS),
     }
     none = np.zeros(len(rows), dtype=bool)
-    return LabelledSlices(slices, names, arguments, none, none)
+    return LabelledSlices(slices, labels, arguments, none, none)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,12 @@ class DrawnRun:
         self.tasks = _task_slices(run, self.tracks)
         self.transfers = _transfer_slices(run, self.tracks)
         self.functions = _function_slices(run, self.tracks)
-        self._producers = Producers(run, self.tasks.slices)
+        self._links, rows = find_links(run), self.tasks.slices.rows
+        self._first_links = np.searchsorted(self._links.row, np.arange(len(run.task_runs) + 1))
+        #: For each row of `Run.slots`, its slice, or -1 if it has none. The last item is for -1.
+        self._slice_of_row = np.full(len(run.slots.times) + 1, -1)
+        finished = np.flatnonzero(rows < len(run.tasks))
+        self._slice_of_row[rows[finished]] = finished
 
     def about(self) -> dict[str, Any]:
         """Return the run's name, its start, and notes on missing data."""
@@ -257,8 +264,19 @@ class DrawnRun:
 
     def dependencies(self, part: slice) -> Arrows:
         """Return arrows to the task runs in `part`, from the task runs that made their inputs."""
-        made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
-        return Arrows.between(self.tasks.slices, made, to)
+        slices, targets = self.tasks.slices, np.arange(part.start, part.stop)
+        rows = slices.rows[targets]
+        counts = self._first_links[rows + 1] - self._first_links[rows]
+        links, of_target = items_of(self._links.producer, self._first_links[rows], counts)
+        made, to = self._slice_of_row[links], targets[of_target]
+        made, to = made[made >= 0], to[made >= 0]
+        arrival = slices.starts[to]
+        # Usually an arrow starts where its task run ends. If clocks differ, the arrow might then
+        # arrive before it starts. Such an arrow starts earlier within the task run, or is left out
+        # if it would have to start before the task run.
+        leaving = np.minimum(slices.stops[made] - 1, arrival)
+        drawn = leaving >= slices.starts[made]
+        return Arrows(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
 
     def counters(self) -> Iterator[Counter]:
         """Yield the resource samples as one counter for each time series."""

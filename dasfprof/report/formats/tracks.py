@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
@@ -39,7 +38,7 @@ class Tracks:
     title: str
     _hosts: dict[str, int] = field(default_factory=dict)
     #: Process and name of each track. The index is the number of the track.
-    _names: list[tuple[int, str]] = field(default_factory=list)
+    names: list[tuple[int, str]] = field(default_factory=list)
 
     def process(self, host: str) -> int:
         """Return the number of the process that stands for a host in the viewer.
@@ -50,16 +49,12 @@ class Tracks:
 
     def add(self, process: int, name: str) -> int:
         """Add a track and return its number."""
-        self._names.append((process, name))
-        return len(self._names) - 1
+        self.names.append((process, name))
+        return len(self.names) - 1
 
     def processes(self) -> dict[int, str]:
         """Return the name of each process of the viewer (the run and its hosts), by number."""
         return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
-
-    def names(self) -> list[tuple[int, str]]:
-        """Return the number of the process and the name of each track."""
-        return self._names
 
 
 @dataclass(frozen=True)
@@ -179,27 +174,19 @@ class ThreadTracks:
         self.order = np.lexsort((starts, track))
         #: Index in `order` at which each track starts, and the end of the last track.
         self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
+        present, worker = np.unique(of_pair[in_order], return_inverse=True)
         #: Names of the workers that have tracks, and their hosts.
-        self.workers: list[str] = []
-        self.hosts: list[str] = []
+        self.workers = [str(names[by_name[number]]) for number in present]
+        self.hosts = [str(named.hosts[by_name[number]]) for number in present]
+        _, thread = numbered(np.bincount(worker))
+        in_loop = thread_of_pair[in_order] == 0
+        columns = (each.tolist() for each in (worker, thread, in_loop, self.offsets[:-1]))
         #: For each track ``worker`` (index in `workers`), ``thread`` (from 0, or None for the
         #: worker's coroutines) and ``first`` (its first row).
-        self.facts: list[dict[str, Any]] = []
-        last, thread = -1, 0
-        for number, pair in enumerate(in_order.tolist()):
-            if of_pair[pair] != last:
-                last, thread = int(of_pair[pair]), 0
-                self.workers.append(str(names[by_name[last]]))
-                self.hosts.append(str(named.hosts[by_name[last]]))
-            coroutines = thread_of_pair[pair] == 0
-            self.facts.append(
-                {
-                    "worker": len(self.workers) - 1,
-                    "thread": None if coroutines else thread,
-                    "first": int(self.offsets[number]),
-                }
-            )
-            thread += 1
+        self.facts: list[dict[str, Any]] = [
+            {"worker": of, "thread": None if coroutines else number, "first": first}
+            for of, number, coroutines, first in zip(*columns, strict=True)
+        ]
 
     def busy_threads(self, starts: Array, durations: Array, span: float, bins: int) -> list[float]:
         """Return the mean number of busy threads in each of `bins` equal time windows.
@@ -260,49 +247,6 @@ class Arrows:
     leaving: Array
     arrival: Array
 
-    @classmethod
-    def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
-        """Return arrows from slices that made results to slices that used these results.
-
-        For each use of a result, `made` has the index of the slice that made the result, and `to`
-        has the index of the slice that used it. If the first one is unknown, its index is -1, and
-        there is no arrow.
-        """
-        known = np.flatnonzero(made >= 0)
-        made, to = made[known], to[known]
-        arrival = slices.starts[to]
-        # Usually an arrow starts where its task run ends. If clocks differ, the arrow might then
-        # arrive before it starts. Such an arrow starts earlier within the task run, or is left out
-        # if it would have to start before the task run.
-        leaving = np.minimum(slices.stops[made] - 1, arrival)
-        drawn = leaving >= slices.starts[made]
-        return cls(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
-
-
-class Producers:
-    """Finds the task run that made a result."""
-
-    def __init__(self, run: Run, slices: Slices) -> None:
-        self._links = find_links(run)
-        self._first = np.searchsorted(self._links.row, np.arange(len(run.task_runs) + 1))
-        #: Slices of the task runs.
-        self.slices = slices
-        #: For each row of `Run.slots`, its slice, or -1 if it has none. The last item is for -1.
-        self._numbers = np.full(len(run.slots.times) + 1, -1)
-        finished = np.flatnonzero(slices.rows < len(run.tasks))
-        self._numbers[slices.rows[finished]] = finished
-
-    def of_inputs(self, targets: Array) -> tuple[Array, Array]:
-        """Return two arrays with one item for each input of the slices with indices `targets`.
-
-        The first has the index of the slice that made the input, or -1 if there is none. The second
-        has the index of the slice that used the input.
-        """
-        rows = self.slices.rows[targets]
-        counts = self._first[rows + 1] - self._first[rows]
-        links, of_target = items_of(self._links.producer, self._first[rows], counts)
-        return self._numbers[links], targets[of_target]
-
 
 def numbered(counts: Array) -> tuple[Array, Array]:
     """For each item of concatenated lists, return the index of its list, and its index in the list.
@@ -353,7 +297,7 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
     for (process, thread), group in events.groupby(["process", "thread"], sort=True):
         rows = group.index.to_numpy()
         spans = rows[(group["kind"] == "span").to_numpy()]
-        numbers[rows] = len(tracks.names())  # This is the first track that is added.
+        numbers[rows] = len(tracks.names)  # This is the first track that is added.
         title = f"Events of {process}, {thread}"
         numbers[spans] = lay_out(tracks, RUN, title, starts[spans], stops[spans])
     marks = []

@@ -12,7 +12,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import run_of_rows
 from dasfprof.analysis.tables.listed_events import function_code
-from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, pack_integers, texts
 from dasfprof.text import elide
@@ -61,32 +60,28 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(run: Run, rows: Array) -> dict[str, dict[str, str]]:
-    """Return texts about failures: ``tracebacks``, and ``exits`` (how worker processes ended).
-
-    Both are dicts by row of the page (as a string).
+def tracebacks(run: Run, rows: Array) -> dict[str, str]:
+    """Return the tracebacks of failed task runs, by row of the page (as a string).
 
     Parameters
     ----------
     rows
         For each row of the page, its row in `Run.task_runs`.
     """
-    return {"tracebacks": _tracebacks(run, rows), "exits": _exits(run, rows)}
-
-
-def _tracebacks(run: Run, rows: Array) -> dict[str, str]:
     table = run.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
-    if not len(table):
-        return {}
-    of_page = pd.MultiIndex.from_frame(run.task_runs[RUN].iloc[rows])
-    first = np.flatnonzero(~of_page.duplicated())
-    among = of_page[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
-    texts = table["text"].astype(object)
     return {
-        str(first[place]): _cut(text)
-        for place, text in zip(among.tolist(), texts, strict=True)
+        str(place): _cut(text)
+        for place, text in zip(_places_of(run, rows, table), table["text"], strict=True)
         if place >= 0 and isinstance(text, str)
     }
+
+
+def _places_of(run: Run, rows: Array, table: pd.DataFrame) -> list[int]:
+    """Return, for each row of a table of task runs, its row of the page, or -1 if there is none."""
+    places = np.full(len(run.task_runs) + 1, -1, dtype=np.int64)
+    places[rows] = np.arange(len(rows))
+    listed: list[int] = places[run_of_rows(run.task_runs, table)].tolist()
+    return listed
 
 
 def _cut(text: str) -> str:
@@ -94,10 +89,11 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(run: Run, rows: Array) -> dict[str, str]:
-    """Return how the worker process of each unfinished task run ended, by row of the page.
+def exits(run: Run, rows: Array) -> dict[str, str]:
+    """Return how the worker process of each unfinished task run ended.
 
-    Task runs for which this is unknown are left out.
+    The result is a dict by row of the page (as a string). Task runs for which this is unknown are
+    left out. See `tracebacks` for `rows`.
     """
     open_places = np.flatnonzero(rows >= len(run.tasks))
     lives = run.task_runs["worker_id"].to_numpy()[rows[open_places]]
@@ -122,15 +118,9 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
         For each row of the page, its row in `Run.task_runs`.
     """
     logs = run.logs.sort_values("time", kind="stable").head(MOST_LOGS)
-    if not len(logs):
-        return {}
-    of_page = pd.MultiIndex.from_frame(run.task_runs[RUN].iloc[rows])
-    first = ~of_page.duplicated()
-    among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
-    places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()
     records: dict[str, list[list[str]]] = {}
-    columns = [logs[name].astype(object) for name in ("level", "message", "exception", "line")]
-    for place, *fields in zip(places, *columns, strict=True):
+    columns = [logs[name] for name in ("level", "message", "exception", "line")]
+    for place, *fields in zip(_places_of(run, rows, logs), *columns, strict=True):
         if place >= 0:
             texts = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
             records.setdefault(str(place), []).append(texts)

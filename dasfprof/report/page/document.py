@@ -133,7 +133,6 @@ def texts(values: Sequence[str | list[str]]) -> PackedColumn:
     return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
 
 
-_NUMBER, _TEXT = "number", "text"
 #: Maximum number of cells of a table in a page. Larger tables are only available as CSV.
 _MAX_CELLS = 300_000
 
@@ -160,7 +159,7 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
     values = column.astype(object).where(known, None).tolist()
     if not numeric:
         values = [None if value is None else str(value) for value in values]
-    return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
+    return {"label": str(label), "kind": "number" if numeric else "text", "values": values}
 
 
 #
@@ -248,7 +247,8 @@ def write_document(
     loader, page_script = joined("loader.js"), joined(script)
     style = _INDENT.sub("", "".join(map(asset, STYLES)))
     contents = {
-        "title": ascii_html(title),
+        # Lone surrogates are allowed.
+        "title": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "script-hashes": f"'{_policy_hash(loader)}' '{_policy_hash(page_script)}'",
         "style-hash": _policy_hash(style),
         "style": style,
@@ -267,11 +267,6 @@ def write_document(
             element = f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'
             file.write(element.encode() + packed + b"</script>\n")
         file.write(tail.encode())
-
-
-def ascii_html(text: str) -> str:
-    """Escape a text for use in an HTML element. Lone surrogates are allowed."""
-    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _policy_hash(text: str) -> str:

@@ -299,9 +299,7 @@ def _calls(
     rows = rows[np.argsort(begin[rows], kind="stable")]
     codes, kinds = pd.factorize(table["call"].astype(object).to_numpy()[rows])
     names = table[["file", "line", "code"]].astype(object).iloc[rows]
-    numbers = [
-        _place(known, file, line, code) for file, line, code in names.itertuples(index=False)
-    ]
+    numbers = [_place(known, *place) for place in names.itertuples(index=False)]
     columns = {
         "call_begins": seconds(np.maximum(begin[rows], 0.0), delta=True),
         "call_lengths": seconds(stop[rows] - np.maximum(begin[rows], 0.0)),

@@ -8,7 +8,6 @@ function started and after its function ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,45 +55,46 @@ def known_threads(run: Run) -> Array:
     return threads
 
 
-@dataclass(frozen=True)
-class Around:
-    """Seconds in which task runs occupied threads before and after executing their functions."""
+def seconds_around(
+    run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
+) -> dict[str, Array]:
+    """Return the seconds in which task runs occupied threads around their functions.
 
-    #: Seconds before and after the function.
-    before: Array
-    after: Array
-    #: Seconds of `before` in which inputs were deserialized, and in which inputs were read from
-    #: disk.
-    deserialize: Array
-    disk_read: Array
-    #: Seconds of `after` in which results were written to disk.
-    disk_write: Array
-    #: Seconds in the function for which the thread waited for CPU, or NaN if not recorded.
-    core_wait: Array
-    #: Seconds in the function for which the thread waited for storage.
-    storage: Array
+    Parameters
+    ----------
+    rows
+        For each row of the page, its row in `Run.task_runs`.
+    spans
+        The starts and durations of the functions.
 
-    @classmethod
-    def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
-        """Return the seconds before the functions of the page's rows started, and after they ended.
-
-        `rows` has, for each row of the page, its row in `Run.task_runs`. `spans` are the starts
-        and durations of the functions.
-        """
-        slots = run.all_slots
-        times = slots.times
-        end = np.maximum(slots.end, times.stop)
-        before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
-        uses = busy_seconds(run, slots, before, inside, after)
-        disk_read = recorded_column(run.task_runs, "disk_read", len(before))
-        read = np.minimum(disk_read, before)[rows]
-        before, after = _fitted(before[rows], after[rows], spans, tracks)
-        waits = uses[ThreadTime.WAITING_FOR_A_CORE][rows]
-        unknown = np.isnan(run.task_runs["run_queue"].to_numpy(dtype=float)[rows])
-        waits = np.where(unknown | (uses[ThreadTime.RUNNING_CPU_UNKNOWN][rows] > 0), np.nan, waits)
-        written = uses[ThreadTime.UNSPILL_AND_SPILL][rows] - read
-        stored = uses[ThreadTime.WAITING_FOR_STORAGE][rows]
-        return cls(before, after, uses[ThreadTime.DESERIALIZE][rows], read, written, waits, stored)
+    Returns
+    -------
+    dict
+        ``before`` and ``after`` are the seconds before and after the function. In ``deserialize``
+        and ``disk_read`` seconds of ``before``, inputs were deserialized and read from disk. In
+        ``disk_write`` seconds of ``after``, results were written to disk. In the function, the
+        thread waited for CPU for ``core_wait`` seconds (NaN if not recorded), and for storage for
+        ``storage`` seconds.
+    """
+    slots = run.all_slots
+    times = slots.times
+    end = np.maximum(slots.end, times.stop)
+    before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
+    uses = busy_seconds(run, slots, before, inside, after)
+    disk_read = recorded_column(run.task_runs, "disk_read", len(before))
+    read = np.minimum(disk_read, before)[rows]
+    before, after = _fitted(before[rows], after[rows], spans, tracks)
+    unknown = np.isnan(run.task_runs["run_queue"].to_numpy(dtype=float)[rows])
+    unknown |= uses[ThreadTime.RUNNING_CPU_UNKNOWN][rows] > 0
+    return {
+        "before": before,
+        "after": after,
+        "deserialize": uses[ThreadTime.DESERIALIZE][rows],
+        "disk_read": read,
+        "disk_write": uses[ThreadTime.UNSPILL_AND_SPILL][rows] - read,
+        "core_wait": np.where(unknown, np.nan, uses[ThreadTime.WAITING_FOR_A_CORE][rows]),
+        "storage": uses[ThreadTime.WAITING_FOR_STORAGE][rows],
+    }
 
 
 def _fitted(
@@ -120,7 +120,7 @@ def _fitted(
 
 
 def gap_columns(
-    run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    run: Run, tracks: ThreadTracks, around: dict[str, Array], spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the categories of the time in which threads were idle, by cell (see `IdleCells`).
 
@@ -129,8 +129,7 @@ def gap_columns(
     tracks
         The tracks of the page.
     around, spans
-        Seconds before and after the functions of the page's rows, and the starts and durations of
-        these functions.
+        See `seconds_around`.
 
     Returns
     -------
@@ -146,7 +145,8 @@ def gap_columns(
         meanings and styles. The fact ``first`` is a list. It has the index of the first cell of
         each worker of `tracks`, followed by the total number of cells.
     """
-    free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
+    before, after = around["before"], around["after"]
+    free = _FreeTime(tracks, spans[0] - before, before + spans[1] + after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
     titles, named = run.named.titles(), run.named.of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
@@ -160,7 +160,9 @@ def gap_columns(
         for cells in sorted(worker_cells, key=lambda cell: float(cell.edges[0])):
             idle = by_class(run, cells.seconds)
             parts, held = free.shares(worker, cells.edges, idle, threads[cells.worker])
-            edges, share = _merged(cells.edges, parts)
+            # Merge adjacent cells if all their fractions are equal.
+            differs = np.append(True, (parts[1:] != parts[:-1]).any(axis=1))[: len(parts)]
+            edges, share = np.append(cells.edges[:-1][differs], cells.edges[-1]), parts[differs]
             elsewhere += held
             begins.append(edges)
             shares.append(np.vstack([share, np.zeros((1, _ELSEWHERE + 1), dtype=np.int64)]))
@@ -223,9 +225,3 @@ class _FreeTime:
         share = np.divide(seconds, total, out=np.zeros_like(seconds), where=total > 0)
         rounded: Array = np.rint(share * _UNITS).astype(np.int64)
         return rounded, float(elsewhere.sum())
-
-
-def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
-    """Merge adjacent cells if all their fractions are equal."""
-    differs = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
-    return np.append(edges[:-1][differs], edges[-1]), shares[differs]

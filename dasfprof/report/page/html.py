@@ -15,7 +15,13 @@ from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import Request
 from dasfprof.report.documents import finding_url
-from dasfprof.report.page.details_data import argument_columns, code_facts, failure_facts, log_facts
+from dasfprof.report.page.details_data import (
+    argument_columns,
+    code_facts,
+    exits,
+    log_facts,
+    tracebacks,
+)
 from dasfprof.report.page.document import (
     PackedColumn,
     in_group,
@@ -27,7 +33,7 @@ from dasfprof.report.page.document import (
 from dasfprof.report.page.flame_data import client_columns, flame_columns
 from dasfprof.report.page.link_data import path_columns, transfer_columns
 from dasfprof.report.page.resource_data import resource_columns
-from dasfprof.report.page.timeline_data import TimelineData
+from dasfprof.report.page.timeline_data import timeline_data
 from dasfprof.report.run_summary import summarise, title_of, verdict
 from dasfprof.text import count_of, elide
 
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 
     from dasfprof.analysis import Analyser
     from dasfprof.analysis.comparison import Comparison
-    from dasfprof.analysis.run import Run
+    from dasfprof.database.columns import Array
 
 
 #: Maximum number of task runs for which memory is predicted. This takes 0.4 ms per task run.
@@ -87,39 +93,38 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         # threads.
         path_segments(trace)
         find_chunks(trace)
-        timeline = TimelineData.of(trace)
+        drawn, timeline, rows = timeline_data(trace)
         resources, metrics = resource_columns(trace)
-        flames, flame_facts = flame_columns(trace, timeline.rows)
-        path, path_facts = path_columns(trace, timeline.rows)
+        flames, flame_facts = flame_columns(trace, rows)
+        path, path_facts = path_columns(trace, rows)
         client, client_facts = client_columns(trace)
-        transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
+        transfers, transfer_facts = transfer_columns(trace, timeline["workers"])
         columns = {
             **in_group("path", path),
-            **timeline.columns,
+            **drawn,
             **resources,
             **in_group("transfers", transfers),
-            **in_group(
-                "plan", {"nodes": pack_integers(find_plan(trace).of_all_slots[timeline.rows])}
-            ),
+            **in_group("plan", {"nodes": pack_integers(find_plan(trace).of_all_slots[rows])}),
             **flames,
             **in_group("client", client),
-            **in_group("details", argument_columns(trace, timeline.rows)),
+            **in_group("details", argument_columns(trace, rows)),
         }
         facts = {
             "title": title,
             "timeline": {
-                **timeline.facts,
+                **timeline,
                 "path": path_facts,
                 "transfers": transfer_facts,
-                "logs": log_facts(trace, timeline.rows),
+                "logs": log_facts(trace, rows),
                 "code": code_facts(trace),
-                **failure_facts(trace, timeline.rows),
+                "tracebacks": tracebacks(trace, rows),
+                "exits": exits(trace, rows),
             },
             "resources": metrics,
             "flame": flame_facts,
             "client": client_facts,
             "tables": _tables(analyser),
-            "notes": _notes(analyser, timeline),
+            "notes": _notes(analyser, timeline, rows),
         }
         pack_all(columns)
         facts.update(run_facts.result())
@@ -132,7 +137,7 @@ def _run_facts(analyser: Analyser) -> dict[str, Any]:
     findings = table_of(problems)
     accounting = analyser.time_accounting()
     return {
-        "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
+        "summary": {**summary, **verdict(summary, accounting, findings)},
         "findings": table_facts(findings.assign(Page=findings["Rule"].map(finding_url))),
         "places": [problem.places and asdict(problem.places) for problem in problems],
         "accounting": {
@@ -158,14 +163,14 @@ def _tables(analyser: Analyser) -> dict[str, Any]:
     }
 
 
-def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
+def _notes(analyser: Analyser, timeline: dict[str, Any], rows: Array) -> list[str]:
     notes = [note.text for note in analyser.trace.notes]
-    if timeline.facts["crowded"]:
+    if timeline["crowded"]:
         notes.append(
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(analyser.run.task_runs) - len(timeline.rows)
+    timeless = len(analyser.run.task_runs) - len(rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")
@@ -200,9 +205,12 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Pa
     columns: dict[str, PackedColumn] = {}
     sides = {}
     for side, run in zip(("before", "after"), comparison.typical, strict=True):
-        drawn, facts = _timeline(run.trace)
-        columns |= {f"{side}-{name}": column for name, column in drawn.items()}
-        sides[side] = {"name": run.name, "timeline": facts}
+        drawn, timeline, rows = timeline_data(run.trace)
+        path_of_run, path_facts = path_columns(run.trace, rows)
+        for name, column in {**in_group("path", path_of_run), **drawn}.items():
+            if name.startswith(_DRAWN):
+                columns[f"{side}-{name}"] = column
+        sides[side] = {"name": run.name, "timeline": {**timeline, "path": path_facts}}
     before, after = (elide(run.name, _LONGEST) for run in comparison.typical)
     title = f"{before} → {after}"
     write_document(
@@ -217,13 +225,15 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Pa
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
-    steps = bool(len(comparison.steps))
+    counts = [len(side) for side in (comparison.runs_before, comparison.runs_after)]
+    words = f"{count_of(counts[0], 'run')} before, {count_of(counts[1], 'run')} after"
+    drawn = "" if max(counts) == 1 else "; drawn are those nearest to the median of their side"
     return {
-        "subtitle": _subtitle(comparison),
+        "subtitle": f"{words}{drawn}",
         "sentences": comparison.sentences,
         "verdict": comparison.verdict.kind if comparison.same_pipeline else "",
         "waterfalls": _waterfalls(comparison),
-        "steps": steps,
+        "steps": bool(len(comparison.steps)),
         "findings": table_facts(comparison.findings),
         "tables": {
             name: {"title": title, "file": f"{name}.csv", **table_facts(table)}
@@ -233,13 +243,6 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _subtitle(comparison: Comparison) -> str:
-    counts = [len(side) for side in (comparison.runs_before, comparison.runs_after)]
-    words = f"{count_of(counts[0], 'run')} before, {count_of(counts[1], 'run')} after"
-    drawn = "" if max(counts) == 1 else "; drawn are those nearest to the median of their side"
-    return words + drawn
-
-
 def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
     """Return the waterfalls of wall time and of thread time, each by function and by step.
 
@@ -247,15 +250,10 @@ def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
     """
     if comparison.verdict.kind == "cannot tell":
         return None
+    tables = {"path": comparison.waterfall, "threads": comparison.thread_time}
     return {
-        "path": {
-            "function": table_facts(comparison.waterfall()),
-            "step": table_facts(comparison.waterfall("step")),
-        },
-        "threads": {
-            "function": table_facts(comparison.thread_time()),
-            "step": table_facts(comparison.thread_time("step")),
-        },
+        name: {"function": table_facts(table("function")), "step": table_facts(table("step"))}
+        for name, table in tables.items()
     }
 
 
@@ -277,12 +275,3 @@ def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFram
         ("runs", "Runs", comparison.runs),
     ]
     return [item for item in tables if len(item[2])]
-
-
-def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Return the columns and the facts of a run's timeline."""
-    data = TimelineData.of(run)
-    path, path_facts = path_columns(run, data.rows)
-    columns = {**in_group("path", path), **data.columns}
-    drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}
-    return drawn, {**data.facts, "path": path_facts}

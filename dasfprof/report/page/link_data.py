@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import succeeded_rows
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, pack_integers, scaled, seconds
@@ -62,51 +61,40 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     return columns, {"kinds": kinds}
 
 
-@dataclass(frozen=True)
-class ReceivedTransfers:
-    """Transfers with known times, sorted by the receiver's name and by start."""
+def received_transfers(run: Run) -> tuple[pd.DataFrame, list[str]]:
+    """Return the transfers with known times, sorted by the receiver's name and by start.
 
-    #: Rows of `Trace.transfers`.
-    rows: Array
-    #: Seconds since the start of the run, by the scheduler's clock.
-    begins: Array
-    durations: Array
-    #: Receivers, as numbers of `NamedWorkers`.
-    receivers: Array
-    #: Senders, as indices in `names`, which contains names of workers, addresses of other senders,
-    #: and "unknown".
-    sources: Array
-    names: list[str]
-
-    @classmethod
-    def of(cls, run: Run, workers: NamedWorkers) -> ReceivedTransfers:
-        """Return the transfers of a run."""
-        table = run.transfers
-        begins = run.on_one_clock(table["start"], table["worker_id"])
-        durations = np.maximum(table["duration"].to_numpy(), 0.0)
-        placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
-        receivers = workers.numbers(table)[placed]
-        order = np.lexsort((begins[placed], workers.ranks()[receivers]))
-        rows = placed[order]
-        codes = table["source"].cat.codes.to_numpy()[rows].astype(np.int64)
-        names = _sources(run, workers)
-        sources = np.where(codes < 0, len(names) - 1, codes)
-        return cls(rows, begins[rows], durations[rows], receivers[order], sources, names)
-
-
-def _sources(run: Run, workers: NamedWorkers) -> list[str]:
-    """Return the sender's name for each category of the column ``source`` of transfers.
-
-    The last item is the name of unknown senders.
+    Returns
+    -------
+    table
+        The column ``row`` is the row of `Trace.transfers`. ``begin`` (seconds since the start of
+        the run, by the scheduler's clock) and ``duration`` are times. ``receiver`` is a number of
+        `NamedWorkers`, and ``source`` an index in `names`.
+    names
+        Names of senders: of workers, addresses of other senders, and "unknown".
     """
-    titles = workers.titles()
+    transfers, named = run.transfers, run.named
+    titles = named.titles()
     known = {
         address: titles[number]
-        for address, number in zip(run.workers["address"], workers.of_lives, strict=True)
+        for address, number in zip(run.workers["address"], named.of_lives, strict=True)
         if address is not None
     }
-    addresses = run.transfers["source"].cat.categories
-    return [*(str(known.get(address, address)) for address in addresses), "unknown"]
+    source = transfers["source"].cat
+    names = [*(str(known.get(address, address)) for address in source.categories), "unknown"]
+    codes = source.codes.to_numpy()
+    table = pd.DataFrame(
+        {
+            "row": np.arange(len(transfers)),
+            "begin": run.on_one_clock(transfers["start"], transfers["worker_id"]),
+            "duration": np.maximum(transfers["duration"].to_numpy(), 0.0),
+            "receiver": named.numbers(transfers),
+            "source": np.where(codes < 0, len(names) - 1, codes),
+        }
+    )
+    table = table[np.isfinite(table["begin"]) & np.isfinite(table["duration"])]
+    order = np.lexsort((table["begin"], named.ranks()[table["receiver"]]))
+    return table.iloc[order], names
 
 
 #: Maximum number of transfers in a page. They take about 0.13 MB. The longest are selected.
@@ -130,22 +118,21 @@ def transfer_columns(
         in `workers`) and failure of each transfer, sorted by receiver and start. The fact ``all``
         is the number of transfers including those that were left out.
     """
-    named = run.named
-    received = ReceivedTransfers.of(run, named)
+    received, names = received_transfers(run)
     places = {name: place for place, name in enumerate(workers)}
-    receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
-    shown = np.flatnonzero(receivers[received.receivers] >= 0)
-    count = len(shown)
-    longest = shown[np.argsort(-received.durations[shown], kind="stable")[:_MOST_TRANSFERS]]
-    longest = longest[np.lexsort((longest, receivers[received.receivers[longest]]))]
-    rows = received.rows[longest]
-    codes, used = np.unique(received.sources[longest], return_inverse=True)
+    receivers = np.array([places.get(title, -1) for title in run.named.titles()], dtype=np.int64)
+    received = received.assign(receiver=receivers[received["receiver"]])
+    shown = received[received["receiver"] >= 0].reset_index(drop=True)
+    longest = shown.nlargest(_MOST_TRANSFERS, "duration").sort_index()
+    longest = longest.sort_values("receiver", kind="stable")
+    rows = longest["row"].to_numpy()
+    codes, used = np.unique(longest["source"], return_inverse=True)
     columns = {
-        "starts": seconds(np.maximum(received.begins[longest], 0.0), delta=True),
-        "durations": seconds(received.durations[longest]),
+        "starts": seconds(np.maximum(longest["begin"].to_numpy(), 0.0), delta=True),
+        "durations": seconds(longest["duration"].to_numpy()),
         "sizes": scaled(run.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
         "sources": pack_integers(used),
-        "receivers": pack_integers(receivers[received.receivers[longest]]),
+        "receivers": pack_integers(longest["receiver"].to_numpy()),
         "failed": pack_integers(~succeeded_rows(run.transfers)[rows]),
     }
-    return columns, {"all": count, "sources": [received.names[code] for code in codes.tolist()]}
+    return columns, {"all": len(shown), "sources": [names[code] for code in codes.tolist()]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,27 +95,17 @@ def metrics_of(run: Run) -> Iterator[Metric]:
 def _of_workers(
     run: Run, table: pd.DataFrame, column: str, named: NamedWorkers
 ) -> Iterable[Series]:
-    rows = _rows_of(named.numbers(table), len(named))
+    rows: dict[Any, Any] = table.groupby(named.numbers(table)).indices
     titles = named.titles()
     for number in sorted(range(len(named)), key=lambda place: natural_order(titles[place])):
-        of_worker = table.take(rows[number])
+        of_worker = table.take(rows.get(number, []))
         yield _series(run, titles[number], named.hosts[number], of_worker, column)
 
 
 def _of_hosts(run: Run, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
     table = run.samples[(run.samples["host_read"] == 1).to_numpy()]
-    hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
-    rows = _rows_of(codes[named.numbers(table)], len(hosts))
-    for host, of_host in zip(hosts.tolist(), rows, strict=True):
-        if len(of_host):
-            yield _series(run, f"{host} {way}".strip(), host, table.take(of_host), column)
-
-
-def _rows_of(numbers: Array, count: int) -> list[Array]:
-    """Return the rows with number 0, the rows with number 1, and so on, up to ``count - 1``."""
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(count + 1))
-    return [order[begin:end] for begin, end in pairwise(bounds)]
+    for host, of_host in table.groupby(named.hosts.astype(str)[named.numbers(table)]):
+        yield _series(run, f"{host} {way}".strip(), str(host), of_host, column)
 
 
 def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
@@ -132,24 +121,23 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
 #: Maximum number of points in all series of a metric. Bounds of this number for a single series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500
-#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, and label.
-_LIMITS = {
+#: Limits that charts show, by metric: value or column of `Trace.workers`, kind, and label.
+_LIMITS: dict[str, tuple[tuple[str | float, str, str], ...]] = {
     "memory": (
         ("memory_limit", "limit", "a worker's limit"),
         ("memory_pause", "pause", "a worker pauses"),
         ("memory_spill", "spill", "a worker spills to disk"),
     ),
     "results": (("memory_target", "spill", "a worker spills to disk"),),
+    "cpu": ((100.0, "limit", "one core"),),
+    "gpu": ((100.0, "limit", "all of it"),),
 }
 #: Maximum number of different limits of one kind in a chart.
 _MOST_LIMITS = 3
 #: Number of steps between 0 and a metric's maximum. Values are stored as multiples of a step.
 _STEPS = 0xFFFF
 
-_ABSENT = {
-    "gpu": "no reading of a GPU was recorded",
-    "gpu_memory": "no reading of a GPU was recorded",
-}
+_ABSENT = dict.fromkeys(("gpu", "gpu_memory"), "no reading of a GPU was recorded")
 
 
 def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, Any]]]:
@@ -189,37 +177,30 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
     """Add the bytes of held results by function to `columns`, and return the metric's facts."""
-    count, name = len(held.times), "held"
-    highest = float(held.held.sum(axis=0).max())
-    # The series of all functions have the same times.
-    packed = {
-        "times": seconds(np.tile(held.times, len(held.functions)), delta=True),
-        "values": scaled(held.held.ravel(), step=(highest or 1.0) / _STEPS),
-    }
-    columns |= in_group(f"metric-{name}", packed)
-    return {
-        **{"name": name, "label": "Results by function", "unit": "B", "highest": highest},
-        "series": [{"label": f, "first": at * count} for at, f in enumerate(held.functions)],
-        **{"limits": [], "stacked": True, "peak": held.peak},
-    }
+    named = zip(held.functions, held.held, strict=True)
+    series = [Series(name, "", held.times, values) for name, values in named]
+    facts = _pack("held", series, columns, float(held.held.sum(axis=0).max()))
+    about = {"name": "held", "label": "Results by function", "unit": "B"}
+    return {**about, **facts, "limits": [], "stacked": True, "peak": held.peak}
 
 
 def _limits(name: str, run: Run) -> list[dict[str, Any]]:
     """Return the limits to show in the chart of a metric, with ``value``, ``kind`` and ``name``."""
-    if name == "cpu":
-        return [{"value": 100.0, "kind": "limit", "name": "one core"}]
-    if name == "gpu":
-        return [{"value": 100.0, "kind": "limit", "name": "all of it"}]
     lines = []
-    for column, kind, label in _LIMITS.get(name, ()):
-        workers = run.workers[run.workers["kind"] == "worker"]
-        values = sorted(set(workers[column].dropna())) if column in workers else []
+    workers = run.workers[run.workers["kind"] == "worker"]
+    for limit, kind, label in _LIMITS.get(name, ()):
+        values = [limit] if isinstance(limit, float) else []
+        if limit in workers:
+            values = sorted(set(workers[limit].dropna()))
         about = {"kind": kind, "name": label}
         lines += [{"value": float(value), **about} for value in values[:_MOST_LIMITS]]
     return lines
 
 
-def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> dict[str, Any]:
+def _pack(
+    name: str, series: list[Series], columns: dict[str, PackedColumn], highest: float | None = None
+) -> dict[str, Any]:
+    """Add series to `columns`, and return their facts. `highest` is the maximum of the chart."""
     least, most = _SERIES_POINTS
     points = int(np.clip(_MAX_POINTS // len(series), least, most))
     short = [_averaged(each, points) for each in series]
@@ -227,7 +208,7 @@ def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> 
     firsts = np.r_[0, np.cumsum(lengths)][:-1].tolist()
     times = np.concatenate([each.times for each in short])
     values = np.concatenate([each.values for each in short])
-    highest = float(values.max())
+    highest = float(values.max()) if highest is None else highest
     step = (highest or 1.0) / _STEPS
     packed = {"times": seconds(times, delta=True), "values": scaled(values, step=step)}
     columns |= in_group(f"metric-{name}", packed)

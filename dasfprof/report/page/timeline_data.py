@@ -1,4 +1,4 @@
-"""`TimelineData`: the task runs of a trace as the columns of a page.
+"""`timeline_data`: the task runs of a trace as the columns of a page.
 
 Rows are sorted by track (a worker's thread), then by start. Keys are sorted by the prefix of their
 text, then by their numbers. Adjacent rows are therefore similar, so that each of a million rows
@@ -7,8 +7,6 @@ takes only a few bytes.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +29,7 @@ from dasfprof.report.page.document import (
     seconds,
     texts,
 )
-from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
+from dasfprof.report.page.gap_data import gap_columns, known_threads, seconds_around
 
 #: Number of time windows in the small overview picture of busy threads.
 _OVERVIEW_BINS = 400
@@ -48,95 +46,85 @@ _PARTS = 256
 _RUNNING = "Running"
 
 
-@dataclass(frozen=True)
-class TimelineData:
-    """The columns and facts from which the page draws its timeline, and the rows of the page."""
+def timeline_data(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any], Array]:
+    """Return what the page needs to draw the timeline of a run.
 
-    #: Columns by group and name. The columns that bars need come first.
-    columns: dict[str, PackedColumn]
-    #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
-    #: ``open_states`` (of unfinished task runs), ``steps`` (the last one is for task runs without a
-    #: step; empty if no step is known), ``lines`` (the last ones are reasons for unknown lines),
-    #: ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview`` (busy threads in each part of
-    #: the run).
-    facts: dict[str, Any]
-    #: For each row of the page, its row of `Run.task_runs`. Task runs without a time are left out.
-    rows: Array
-
-    @classmethod
-    def of(cls, run: Run) -> TimelineData:
-        """Return the data of a run."""
-        tasks = run.task_runs
-        statuses = run.statuses
-        starts, durations = run.recorded["start"], tasks["duration"].to_numpy()
-        placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
-        tracks = ThreadTracks(run, placed, starts[placed], known_threads(run))
-        rows = placed[tracks.order]
-        starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
-        ranks, key_order = _rank_keys(run.keys, tasks["key_id"].to_numpy()[rows])
-        crowded = int(_hashed(run.keys).sum()) > _MANY_HASHES
-        picture = {
-            "starts": seconds(starts, delta=True),
-            "durations": seconds(durations),
-            "keys": pack_integers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
-        }
-        picture["functions"], functions = _functions(run.keys, key_order)
-        picture["states"], states = _categories(tasks["state"], rows)
-        steps: list[str] = []
-        if has_steps(run):
-            codes, steps = step_groups(tasks)
-            picture["steps"] = pack_integers(codes[rows])
-        lines: list[str] = []
-        if has_lines(run):
-            codes, names = line_groups(tasks)
-            places, there = pd.factorize(codes[rows], sort=True)
-            picture["lines"] = pack_integers(places)
-            lines = [names[code] for code in there.tolist()]
-        around = Around.of(run, rows, tracks, (starts, durations))
-        cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
-        held = {
-            name: _spent(spent, len(rows) > _MANY_RUNS)
-            for name, spent in dataclasses.asdict(around).items()
-        }
-        held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
-        spent = {
-            name: _spent(values[rows], crowded)
-            for name, values in statuses.items()
-            if name != _RUNNING
-        }
-        columns = {
-            **in_group("picture", picture),
-            **in_group("cells", cells),
-            **in_group("held", held),
-            **in_group("keys", _key_columns(run.keys, key_order, halved=crowded)),
-            **in_group("links", _dependency_columns(run, ranks, key_order)),
-            **in_group("details", _detail_columns(tasks, rows)),
-            **in_group("statuses", spent),
-        }
-        facts = {
-            "span": _span(run),
-            "tracks": tracks.facts,
-            "workers": tracks.workers,
-            "functions": functions,
-            "states": states,
-            "open_states": [state for state in states if state in OPEN_STATES],
-            "steps": steps,
-            "lines": lines,
-            "gaps": gap_facts,
-            "statuses": list(statuses),
-            "status_words": {name: [MEANINGS[name], NEXT_STEPS[name]] for name in statuses},
-            "overview": tracks.busy_threads(starts, durations, _span(run), _OVERVIEW_BINS),
-            "tasks": len(rows),
-            "keys": len(key_order),
-            "crowded": crowded,
-        }
-        return cls(columns, facts, rows)
-
-
-def _span(run: Run) -> float:
-    if not len(run.task_runs) and np.isnan(run.begin):
-        return 0.0
-    return float(run.wall)
+    Returns
+    -------
+    columns
+        Columns by group and name. The columns that bars need come first.
+    facts
+        Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
+        ``open_states`` (of unfinished task runs), ``steps`` (the last one is for task runs without
+        a step; empty if no step is known), ``lines`` (the last ones are reasons for unknown lines),
+        ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview`` (busy threads in each part of
+        the run).
+    rows
+        For each row of the page, its row of `Run.task_runs`. Task runs without a time are left out.
+    """
+    tasks = run.task_runs
+    statuses = run.statuses
+    starts, durations = run.recorded["start"], tasks["duration"].to_numpy()
+    placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
+    tracks = ThreadTracks(run, placed, starts[placed], known_threads(run))
+    rows = placed[tracks.order]
+    starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
+    ranks, key_order = _rank_keys(run.keys, tasks["key_id"].to_numpy()[rows])
+    crowded = int(_hashed(run.keys).sum()) > _MANY_HASHES
+    picture = {
+        "starts": seconds(starts, delta=True),
+        "durations": seconds(durations),
+        "keys": pack_integers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
+    }
+    codes, functions = run.keys.functions()
+    picture["functions"] = pack_integers(codes[key_order])
+    picture["states"], states = _categories(tasks["state"], rows)
+    steps: list[str] = []
+    if has_steps(run):
+        codes, steps = step_groups(tasks)
+        picture["steps"] = pack_integers(codes[rows])
+    lines: list[str] = []
+    if has_lines(run):
+        codes, names = line_groups(tasks)
+        places, there = pd.factorize(codes[rows], sort=True)
+        picture["lines"] = pack_integers(places)
+        lines = [names[code] for code in there.tolist()]
+    around = seconds_around(run, rows, tracks, (starts, durations))
+    cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
+    many = len(rows) > _MANY_RUNS
+    held = {name: _spent(spent, many) for name, spent in around.items()}
+    held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
+    spent = {
+        name: _spent(values[rows], crowded) for name, values in statuses.items() if name != _RUNNING
+    }
+    columns = {
+        **in_group("picture", picture),
+        **in_group("cells", cells),
+        **in_group("held", held),
+        **in_group("keys", _key_columns(run.keys, key_order, halved=crowded)),
+        **in_group("links", _dependency_columns(run, ranks, key_order)),
+        **in_group("details", _detail_columns(tasks, rows)),
+        **in_group("statuses", spent),
+    }
+    span = float(run.wall) if len(run.task_runs) or not np.isnan(run.begin) else 0.0
+    facts = {
+        "span": span,
+        "tracks": tracks.facts,
+        "workers": tracks.workers,
+        "functions": list(map(str, functions)),
+        "states": states,
+        "open_states": [state for state in states if state in OPEN_STATES],
+        "steps": steps,
+        "lines": lines,
+        "gaps": gap_facts,
+        "statuses": list(statuses),
+        "status_words": {name: [MEANINGS[name], NEXT_STEPS[name]] for name in statuses},
+        "overview": tracks.busy_threads(starts, durations, span, _OVERVIEW_BINS),
+        "tasks": len(rows),
+        "keys": len(key_order),
+        "crowded": crowded,
+    }
+    return columns, facts, rows
 
 
 def _hashed(keys: KeyTable) -> Array:
@@ -222,11 +210,6 @@ def _text_begin(head: key_parts.Head) -> str | None:
     return f"({text!r}, " if kind > key_parts.TUPLE else f"{text}-"
 
 
-def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
-    codes, names = keys.functions()
-    return pack_integers(codes[order]), [str(name) for name in names]
-
-
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
     """Pack the dependencies of the sorted keys.
 
@@ -281,24 +264,10 @@ def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[
 
     The list has the distinct combinations. `rows` has the row in `tasks` of each row of the page.
     """
-    shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
-    types, dtypes = tasks["type"].cat, tasks["dtype"].cat
-    type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1
-    dtype_codes = dtypes.codes.to_numpy()[rows].astype(np.int64) + 1
-    widths = len(types.categories) + 1, len(dtypes.categories) + 1
-    mixed = ((shapes.astype(np.int64) + 1) * widths[0] + type_codes) * widths[1] + dtype_codes
-    places, kinds = pd.factorize(mixed)
-    remainder, dtype_places = np.divmod(kinds, widths[1])
-    shape_places, type_places = np.divmod(remainder, widths[0])
-
-    def names(values: Any, at: Array) -> list[str]:
-        known = ["", *(str(value) for value in values)]
-        return [known[place] for place in at.tolist()]
-
-    listed = zip(
-        names(types.categories, type_places),
-        names(dtypes.categories, dtype_places),
-        names(distinct, shape_places),
-        strict=True,
-    )
-    return pack_integers(places), [list(item) for item in listed]
+    results = tasks[["type", "dtype", "shape"]].iloc[rows]
+    groups = results.groupby([*results], sort=False, dropna=False, observed=True)
+    places = pd.factorize(groups.ngroup())[0]
+    _, first = np.unique(places, return_index=True)
+    listed = results.iloc[first].astype(object)
+    listed = listed.where(listed.notna(), "")
+    return pack_integers(places), [list(map(str, row)) for row in listed.itertuples(index=False)]
