@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_ELLIPSIS = "…"
-
-
-def shortened(text: str, longest: int) -> str:
-    """Return a text. If it is longer than `longest` characters, its middle is removed."""
-    if len(text) <= longest:
-        return text
-    head = longest * 2 // 3
-    return f"{text[:head]}{_ELLIPSIS}{text[len(text) - (longest - head - 1) :]}"
-
-
 def without_surrogates(text: str) -> str:
     r"""Return a text in which lone surrogates are replaced by ``\udcxx``."""
     if text.isascii():
@@ -34,8 +23,15 @@ def without_surrogates(text: str) -> str:
 
 
 def shown(value: object, longest: int = 2000) -> str:
-    """Return a value as valid Unicode text of limited length, for viewers."""
-    return without_surrogates(shortened(str(value), longest))
+    """Return a value as valid Unicode text, for viewers.
+
+    If the text is longer than `longest` characters, its middle is left out.
+    """
+    text = str(value)
+    if len(text) > longest:
+        head = longest * 2 // 3
+        text = f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
+    return without_surrogates(text)
 
 
 def json_of(value: Any) -> str:
@@ -121,6 +117,5 @@ def _address() -> str | None:
         urls = metadata("dasfprof").get_all("Project-URL") or []
     except PackageNotFoundError:  # The package is not installed but run from a directory.
         return None
-    pairs = (url.partition(",") for url in urls)
-    addresses = (address.strip() for name, _, address in pairs if name.strip() == "Documentation")
-    return next(addresses, None)
+    named = "Documentation, "
+    return next((url.removeprefix(named) for url in urls if url.startswith(named)), None)

@@ -35,19 +35,6 @@ class ExportFormat:
     #: Name of a module in this package, and of its function that writes a run.
     writer: str
 
-    def write(self, analyser: Analyser, path: Path, title: str) -> None:
-        """Write a run to a path.
-
-        Raises
-        ------
-        MissingExtraError
-            If the format needs a library that is not installed.
-        OSError
-            If a file cannot be written.
-        """
-        module, _, function = self.writer.partition(":")
-        getattr(import_module(f"{__name__}.{module}"), function)(analyser, path, title)
-
 
 _ALL = (
     ExportFormat(
@@ -137,7 +124,9 @@ def export(
         to = _format_of(path)
     if to not in FORMATS:
         raise InvalidArgumentError(f"to={to!r}: expected one of {', '.join(FORMATS)}.")
-    FORMATS[to].write(analyser, path, title or title_of(analyser.run))
+    module, _, function = FORMATS[to].writer.partition(":")
+    write = getattr(import_module(f"{__name__}.{module}"), function)
+    write(analyser, path, title or title_of(analyser.run))
     return path
 
 

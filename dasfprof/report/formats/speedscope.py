@@ -29,20 +29,6 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 Seconds = list[tuple[Stack, float]]
 
 
-def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
-    """Yield the stacks of each function, of each phase of the client, and of each event loop.
-
-    Each item has a title, and the distinct stacks with their seconds.
-    """
-    runs = run_of_samples(run)
-    if len(runs):
-        functions = run.task_runs["function"].cat
-        codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
-        yield from _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
-    for of, table, codes, names in samples_beside_tasks(run):
-        yield from _groups(run, of, table, codes, names)
-
-
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
     """Yield the client's samples, grouped by phase, and those of event loops, grouped by worker.
 
@@ -77,8 +63,16 @@ def _groups(
 
 def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
     """Write a profile of all tasks, and one for each function, client phase and event loop."""
-    numbers: dict[Frame, int] = {}
-    groups = list(_sampled_stacks(analyser.run))
+    run, numbers = analyser.run, dict[Frame, int]()
+    #: Title of each profile, and the distinct stacks with their seconds.
+    groups: list[tuple[str, Seconds]] = []
+    runs = run_of_samples(run)
+    if len(runs):
+        functions = run.task_runs["function"].cat
+        codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
+        groups += _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
+    for of, table, codes, names in samples_beside_tasks(run):
+        groups += _groups(run, of, table, codes, names)
     groups.sort(key=lambda group: -sum(seconds for _, seconds in group[1]))
     tasks = [pair for name, stacks in groups if name.startswith("tasks: ") for pair in stacks]
     profiles = [_profile(*group, numbers) for group in [("tasks", tasks), *groups]]
