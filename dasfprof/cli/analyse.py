@@ -11,7 +11,8 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,14 @@ from dasfprof.cli.sources import (
     between_option,
     client_option,
     connected,
-    document,
     open_analyser,
     price_option,
-    source_argument,
+    print_document,
 )
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.documents import finding_sections
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
-from dasfprof.report.terminal.console import echo, heading, say, terminal_width
+from dasfprof.report.terminal.console import echo, first_of, heading, say, terminal_width
 from dasfprof.report.terminal.findings import print_summary
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, elide
@@ -80,7 +80,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 
 
 @click.command()
-@source_argument()
+@click.argument("source")
 @click.option(
     "-a",
     "--analysis",
@@ -195,23 +195,22 @@ def analyse(  # noqa: PLR0917
         analyser, title = open_analyser(source, between, client=name or client)
         if patch:
             _print_patch(analyser.findings() if rule is None else findings_of(analyser, rule))
-        elif rule is None and function is None:
-            _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
-        if patch or (rule is None and function is None):
-            return
-        findings = None if rule is None else findings_of(analyser, rule)
-        tables = {} if function is None else tables_of(analyser, function)
-        if as_json:
-            following = after_finding(findings or [], where)
-            if function is not None:
-                following = after_function(tables, function, where)
-            first = ((name, table.head(head or len(table))) for name, table in tables.items())
-            for piece in document(analyser, title, findings, first, following):
-                click.echo(piece, nl=False)
-        elif findings is not None:
-            print_finding(findings, where)
+        elif rule is not None:
+            findings = findings_of(analyser, rule)
+            if as_json:
+                print_document(analyser, title, findings, (), after_finding(findings, where))
+            else:
+                print_finding(findings, where)
         elif function is not None:
-            print_function(tables, function, head or DEFAULT_ROWS, where)
+            tables = tables_of(analyser, function)
+            if as_json:
+                first = ((name, table.head(head or len(table))) for name, table in tables.items())
+                following = after_function(tables, function, where)
+                print_document(analyser, title, None, first, following)
+            else:
+                print_function(tables, function, head or DEFAULT_ROWS, where)
+        else:
+            _answer(analyser, title, analyses, output, head, where=where, as_json=as_json)
 
 
 def _print_patch(findings: list[Finding]) -> None:
@@ -255,8 +254,7 @@ def _answer(
             for request in requests
             if request.question.name != "diagnose"
         )
-        for piece in document(analyser, title, findings and findings[:head], tables, following):
-            click.echo(piece, nl=False)
+        print_document(analyser, title, findings and findings[:head], tables, following)
         return
     if analyser.is_in_parts:
         say(_IN_PARTS)
@@ -300,11 +298,18 @@ def after_overview(rules: Iterable[str], where: str) -> list[str]:
 
 def after_finding(findings: list[Finding], where: str) -> list[str]:
     """Return commands that show the functions of findings, and the analyses in the evidence."""
+    from dasfprof.analysis.tables import questions
+
     functions = dict.fromkeys(
         finding.function for finding in findings if finding.function is not None
     )
     commands = [_command("--function", name, where) for name in functions]
-    return commands + [_command("-a", call, where) for call in _questions(findings)]
+    calls = (call for finding in findings for call in _CALL.findall(finding.evidence))
+    for call in dict.fromkeys(calls):
+        with suppress(InvalidArgumentError):  # Other calls are methods of Dask.
+            questions.parse(call)
+            commands.append(_command("-a", call.removesuffix("()"), where))
+    return commands
 
 
 def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> list[str]:
@@ -383,8 +388,7 @@ def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where:
     """Print the tables about one function, and commands that the user may run next."""
     heading(elide(clean(name), terminal_width()))
     for name_of_table, table in tables.items():
-        shown = f" (first {rows} of {len(table)} rows)" if len(table) > rows else ""
-        heading(_OF_FUNCTION[name_of_table], shown, apart=True)
+        heading(_OF_FUNCTION[name_of_table], first_of(rows, len(table), "rows"), apart=True)
         echo(format_table(table, terminal_width(), rows=rows) if len(table) else "  None.")
     print_next(after_function(tables, name, where))
 
@@ -399,16 +403,3 @@ def print_next(commands: Iterable[str]) -> None:
 
 def _command(option: str, value: str, where: str) -> str:
     return f"dasfprof analyse {option} {shlex.quote(value)} {where}"
-
-
-def _questions(findings: list[Finding]) -> Iterator[str]:
-    """Yield the analyses that the evidence of findings names, in the form that ``-a`` accepts."""
-    from dasfprof.analysis.tables import questions
-
-    calls = (call for finding in findings for call in _CALL.findall(finding.evidence))
-    for call in dict.fromkeys(calls):
-        try:
-            questions.parse(call)
-        except InvalidArgumentError:
-            continue  # This is a method of Dask, not an analysis.
-        yield call.removesuffix("()")

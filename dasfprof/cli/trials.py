@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 #: Maximum number of characters of a printed sentence.
 LONGEST = 700
+#: Colours of verdicts by their kinds. Other kinds are yellow.
+COLOURS = {
+    **dict.fromkeys(("gained", "tuned", "as it is"), "green"),
+    **dict.fromkeys(("lost", "no result", "results differ"), "red"),
+}
 #: Names of parameters that are not recording options.
 _OF_TRIALS = ("command", "module", "time_limit", "tolerance", "directory", "name")
 
@@ -79,14 +84,6 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
     with tempfile.TemporaryDirectory(prefix="dasfprof-trials-") as work:
         traces = Path(work, "traces") if directory is None else _new_directory(directory / name)
         yield ProgramRuns(program, Path(work, "runs"), traces, limit, options["tolerance"], _tell)
-
-
-def colour_of(kind: str, others: dict[str, str]) -> str:
-    """Return the colour in which a verdict is printed, given its kind.
-
-    `others` has the colours of the kinds that only one of the two commands has.
-    """
-    return {"no result": "red", "results differ": "red", **others}.get(kind, "yellow")
 
 
 def exit_as(kind: str) -> None:

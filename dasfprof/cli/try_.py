@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.run import check_script, script_command
-from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
+from dasfprof.cli.trials import COLOURS, LONGEST, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError, TrialError
-from dasfprof.report.terminal.console import Paragraph, heading, print_entry, print_notes, say
+from dasfprof.report.terminal.console import (
+    Paragraph,
+    heading,
+    print_entry,
+    print_notes,
+    say,
+    verdict,
+)
 from dasfprof.text import clean, elide, format_duration
 
 if TYPE_CHECKING:
     from dasfprof.analysis.comparison.trial import Trial
     from dasfprof.analysis.diagnosis.registry import Value
-    from dasfprof.handles.trial.trial import Trials
-
-_COLOURS = {"gained": "green", "lost": "red"}
+    from dasfprof.handles.trial.runs import ProgramRuns
 
 
 @script_command("try")
@@ -99,7 +104,6 @@ def try_(
     """
     check_script(ctx, options["command"][0], options["module"])
     from dasfprof.handles.trial.settings import checked_parameter, read_change
-    from dasfprof.handles.trial.trial import Trials
 
     try:
         change = dict(map(read_change, changes)) or None
@@ -110,7 +114,7 @@ def try_(
     if patch and other:
         raise click.UsageError("--patch and --with cannot be combined.")
     with program_runs(options) as runs:
-        tried = _tried(Trials(runs, parameter), change, patch, other)
+        tried = _tried(runs, change, parameter, patch, other)
     if as_json:
         from dasfprof.report.documents import json_of, schema_of
 
@@ -126,13 +130,18 @@ def try_(
 
 
 def _tried(
-    trials: Trials, change: dict[str, Value] | None, patch: Path | None, other: Path | None
+    runs: ProgramRuns,
+    change: dict[str, Value] | None,
+    parameter: str,
+    patch: Path | None,
+    other: Path | None,
 ) -> list[Trial]:
     """Test a change of settings, of code, or of both. Return the resulting trials."""
     from dasfprof.analysis.comparison.trial import Trial
     from dasfprof.handles.trial.code import with_patch
+    from dasfprof.handles.trial.trial import try_all
 
-    runs, program = trials.runs, None
+    program = None
     if other:
         change = {**(change or {}), "script": str(other)}
         command = (str(other), *runs.program.command[1:])
@@ -143,7 +152,7 @@ def _tried(
             runs.program, program = with_patch(runs.program, patch, runs.work / "copies")
         except TrialError as error:
             return [Trial(change, obstacle=str(error))]
-    return trials.try_all(change, program)
+    return try_all(runs, change, program, parameter)
 
 
 def _print(trials: Sequence[Trial]) -> None:
@@ -153,9 +162,8 @@ def _print(trials: Sequence[Trial]) -> None:
             say(clean(trial.obstacle))
             continue
         heading(trial.words, f"  {trial.rule}" if trial.rule else "", apart=place > 0)
-        first, *more = (elide(sentence, LONGEST) for sentence in trial.sentences)
-        parts = [Paragraph(first, f"bold {colour_of(trial.kind, _COLOURS)}")]
-        parts += [Paragraph(sentence) for sentence in more]
+        sentences = (elide(sentence, LONGEST) for sentence in trial.sentences)
+        parts = verdict(sentences, COLOURS.get(trial.kind))
         if trial.finding:
             parts.append(Paragraph(elide(trial.finding, LONGEST), "dim", lead="of: "))
         if trial.runs:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.run import check_script, script_command
-from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
+from dasfprof.cli.trials import COLOURS, LONGEST, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.documents import json_of, schema_of
-from dasfprof.report.terminal.console import Paragraph, echo, print_entry, print_notes, say
+from dasfprof.report.terminal.console import echo, print_entry, print_notes, say, verdict
 from dasfprof.text import clean, elide, format_duration, format_size
 
 if TYPE_CHECKING:
     from dasfprof.analysis.comparison.trial import Point, Tuning
-
-_COLOURS = {"tuned": "green", "as it is": "green"}
 
 
 @script_command("tune")
@@ -118,9 +116,8 @@ def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None
         others = {n: v for n, v in tuning.settings.items() if n not in tuning.line}
         if tuning.line and others:
             echo(clean(in_words(others)))
-    first, *more = (elide(sentence, LONGEST) for sentence in tuning.sentences)
-    parts = [Paragraph(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
-    print_entry("  ", None, [*parts, *map(Paragraph, more)])
+    sentences = (elide(sentence, LONGEST) for sentence in tuning.sentences)
+    print_entry("  ", None, verdict(sentences, COLOURS.get(tuning.kind)))
     width = max((len(point.words) for point in tuning.points), default=0)
     echo(f"\n{'settings':{width}}  predicted  measured")
     echo(f"{'as it is':{width}}{'':10}{_seconds(tuning.seconds):>10}")

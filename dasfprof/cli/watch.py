@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.sources import source_argument, warnings_as_notes
+from dasfprof.cli.sources import warnings_as_notes
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import heading, say, terminal_width
 from dasfprof.report.terminal.findings import print_summary
@@ -26,7 +27,7 @@ _INTERVAL = 1.0
 
 
 @click.command()
-@source_argument(required=False)
+@click.argument("source", default=".")
 @click.option("--once", is_flag=True, help="Print the current state once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print each state as one line of JSON.")
 def watch(source: str, *, once: bool, as_json: bool) -> None:
@@ -58,7 +59,10 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
         elif once:
             _print_state(run, source)
         else:
-            _watch(run, source)
+            state = run.read()
+            if state.goes_on is not False:
+                _show(run, state)
+            _summarise(run, source)
     except KeyboardInterrupt:
         return
 
@@ -94,14 +98,6 @@ def _analyser(run: LiveRun) -> TraceAnalyser:
     return TraceAnalyser(MultiEventDatabase(run.paths))
 
 
-def _watch(run: LiveRun, source: str) -> None:
-    """Show the states of a run until it ends, and then a summary."""
-    state = run.read()
-    if state.goes_on is not False:
-        _show(run, state)
-    _summarise(run, source)
-
-
 def _show(run: LiveRun, state: RunState) -> None:
     """Show the states of a run until it ends. Without a terminal, only the last one is printed."""
     from rich.live import Live
@@ -112,9 +108,9 @@ def _show(run: LiveRun, state: RunState) -> None:
 
     target = console()
     # By default, this signal ends the process immediately, and the cursor remains hidden.
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
-        FindingsSoFar(run) as findings,
+        closing(FindingsSoFar(run)) as findings,
         Live(console=target, auto_refresh=False, redirect_stdout=False) as shown,
     ):
         while True:
@@ -151,7 +147,3 @@ def _summarise(run: LiveRun, source: str) -> None:
 
 def _wait_until(moment: float) -> None:
     time.sleep(max(moment - time.monotonic(), 0.0))
-
-
-def _exit(number: int, _: object) -> None:
-    sys.exit(128 + number)

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,6 @@ class LiveView:
         progress = ", ".join([counts_in_words(state), *pace_in_words(state)])
         return f"{clean(state.run)} {state_in_words(state)}\n{progress}"
 
-    def _html(self) -> str:
-        state = self.state()
-        if state is None or self._live is None:
-            return f"<p>{_NOTHING_YET}</p>"
-        self._findings = self._findings or FindingsSoFar(self._live)
-        return state_html(state, self._findings.latest(state))
-
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
@@ -103,7 +97,11 @@ class LiveView:
             self._thread.start()
 
     def _bundle(self) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._html()}
+        state, html = self.state(), f"<p>{_NOTHING_YET}</p>"
+        if state is not None and self._live is not None:
+            self._findings = self._findings or FindingsSoFar(self._live)
+            html = state_html(state, self._findings.latest(state))
+        return {"text/plain": repr(self), "text/html": html}
 
     def _update(self, handle: Any) -> None:
         try:
@@ -137,12 +135,6 @@ class FindingsSoFar:
         self._process = SideProcess(MODULE, 10, _LONGEST)
         self._stood_still = False
 
-    def __enter__(self) -> FindingsSoFar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the process that is diagnosing the run, if there is one."""
         self._process.close()
@@ -172,7 +164,14 @@ def main(command: str, source: str, *others: str) -> None:
     The module's docstring lists the commands.
     """
     if command in ("state", "counts"):
-        _print_states([source, *others], counts=command == "counts")
+        run, counts = LiveRun([Path(name) for name in (source, *others)]), command == "counts"
+        with closing(FindingsSoFar(run)) as so_far:
+            for _ in sys.stdin:
+                state = run.read()
+                state = state.counts() if counts else state
+                html = state_html(state, None if counts else so_far.latest(state))
+                sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
+                sys.stdout.flush()
         return
     from dasfprof.database import open_run
     from dasfprof.handles.analyser import TraceAnalyser
@@ -190,17 +189,6 @@ def main(command: str, source: str, *others: str) -> None:
             "seconds": now - psutil.Process().create_time(),
         }
         sys.stdout.write(json_of(document))
-
-
-def _print_states(files: Sequence[str], *, counts: bool) -> None:
-    run = LiveRun([Path(name) for name in files])
-    with FindingsSoFar(run) as findings:
-        for _ in sys.stdin:
-            state = run.read()
-            state = state.counts() if counts else state
-            html = state_html(state, None if counts else findings.latest(state))
-            sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
-            sys.stdout.flush()
 
 
 if __name__ == "__main__":

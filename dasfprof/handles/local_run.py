@@ -41,7 +41,6 @@ class LocalRun(ProfiledRun):
         # Do not record values in the program's own process that otherwise workers measure.
         self._settings = replace(settings, enable_nvtx=False, profiler=None)
         self._unanswered: dict[str, str] = {}
-        self._live = None
         self._stopped = False
         self._home = Home(self._settings)
         self._recorder = LocalRecorder(self._settings)
@@ -54,11 +53,6 @@ class LocalRun(ProfiledRun):
     def listener(self) -> LocalRecorder:
         """The recorder that observes the computations."""
         return self._recorder
-
-    @property
-    def recorded_anything(self) -> bool:
-        """Whether the run observed any computation."""
-        return self._recorder.computes_seen > 0
 
     def flush(self) -> None:
         """Write all events that were recorded so far."""
@@ -73,7 +67,7 @@ class LocalRun(ProfiledRun):
         self._stopped = True
         self._recorder.stop()
         self.end_steps()
-        if not self.recorded_anything:
+        if not self._recorder.computes_seen:
             logger.warning(_NOTHING, self.name)
 
     def collect(self, destination: str | Path) -> list[Path]:

@@ -142,8 +142,6 @@ class profile:  # noqa: N801  (a context manager, used like a function)
         check_names(options)
         first = name, enable_nvtx, add_time_suffix
         self._start = partial(register_default_profiler, pipeline, *first, **options)
-        self._run: ProfiledRun | None = None
-        self._awaited: AsynchronousRun | None = None
 
     def __enter__(self) -> ProfiledRun:
         run: Any = self._start()
@@ -152,20 +150,18 @@ class profile:  # noqa: N801  (a context manager, used like a function)
             raise RegistrationError(
                 "the client is asynchronous. Use `async with dasfprof.profile(client)`."
             )
-        self._run = run
+        self._run: ProfiledRun = run
         return self._run
 
     def __exit__(self, *_: object) -> None:
-        if self._run is not None:
-            self._run.stop()
+        self._run.stop()
 
     async def __aenter__(self) -> AsynchronousRun:
-        self._awaited = await self._start()
+        self._awaited: AsynchronousRun = await self._start()
         return self._awaited
 
     async def __aexit__(self, *_: object) -> None:
-        if self._awaited is not None:
-            await self._awaited.stop()
+        await self._awaited.stop()
 
 
 async def _register(

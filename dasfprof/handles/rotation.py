@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dasfprof.database.ends import SCHEDULER
 from dasfprof.database.reader import TraceFile, intact_header
@@ -111,15 +111,6 @@ def _size_of(settings: RunSettings) -> int:
     return sum(path.stat().st_size for path in files if path.name.startswith(f"{settings.name}-"))
 
 
-class _EndedRun(NamedTuple):
-    """A run that a preload recorded and that has ended, with its files."""
-
-    name: str
-    created: float
-    files: list[Path]
-    size: int
-
-
 def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
     """Remove the oldest runs of preloads in a directory until the remaining runs meet the limits.
 
@@ -130,20 +121,21 @@ def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
     now
         Unix seconds.
     """
-    runs = sorted(_ended_runs(settings, now), key=lambda run: run.created)
-    total = sum(run.size for run in runs)
-    for run in runs:
-        is_old = now - run.created > limits.keep_days * _DAY
+    runs = sorted(_ended_runs(settings, now))
+    total = sum(size for _, _, _, size in runs)
+    for created, name, files, size in runs:
+        is_old = now - created > limits.keep_days * _DAY
         if total <= (1 - _SHARE) * limits.keep_size and not is_old:
             return
-        for path in run.files:
+        for path in files:
             with suppress(OSError):
                 path.unlink()
-        total -= run.size
-        logger.info("removed run %r (%s): %s", run.name, format_size(run.size), settings.directory)
+        total -= size
+        logger.info("removed run %r (%s): %s", name, format_size(size), settings.directory)
 
 
-def _ended_runs(settings: RunSettings, now: float) -> Iterator[_EndedRun]:
+def _ended_runs(settings: RunSettings, now: float) -> Iterator[tuple[float, str, list[Path], int]]:
+    """Yield the start, name, files and bytes of each run of a preload that has ended."""
     runs: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for path in Path(settings.directory).glob("*.msgpack"):
         header = intact_header(path)
@@ -156,4 +148,4 @@ def _ended_runs(settings: RunSettings, now: float) -> Iterator[_EndedRun]:
         if closed or now - max(fact.st_mtime for fact in facts) > _ABANDONED:
             name, created = str(files[0][1]["run"]), float(files[0][1]["run_created"])
             paths = [each for path, _ in files for each in (path, *profiles_of(path))]
-            yield _EndedRun(name, created, paths, sum(fact.st_size for fact in facts))
+            yield created, name, paths, sum(fact.st_size for fact in facts)

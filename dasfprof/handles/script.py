@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dasfprof.handles.run import ProfiledRun
     from dasfprof.recording.cluster.changed_options import ChangedOptions
-    from dasfprof.recording.dask_internals.local_schedulers import Compute, LocalTaskRun
+    from dasfprof.recording.dask_internals.local_schedulers import Compute
 
 
 logger = logging.getLogger(__name__)
@@ -369,14 +369,10 @@ class ClientRecorder:
         compute.add_listener(run.listener)
         run.listener.computes(compute)
 
-    def began(self, compute: Compute, run: LocalTaskRun) -> None:
+    def began(self, *_: Any) -> None:
         """Do nothing, because the run's recorder observes tasks."""
 
-    def ended(self, compute: Compute, run: LocalTaskRun) -> None:
-        """Do nothing, because the run's recorder observes tasks."""
-
-    def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Do nothing, because the run's recorder observes tasks."""
+    ended = computed = began
 
     async def follow(self, client: Client) -> None:
         """Record the cluster to which a client has connected, unless it is already recorded."""

@@ -89,7 +89,13 @@ def estimate(
     --------
     >>> dasfprof.estimate(array.sum(), workers=4, memory_limit="8 GiB")  # doctest: +SKIP
     """
-    experience = None if history is None else _experience(history)
+    experience = None
+    if isinstance(history, Sequence) and not history:
+        raise InvalidArgumentError(
+            f"history={history!r} contains no run. Pass a directory with runs."
+        )
+    if history is not None:
+        experience = Experience(run.trace for run in open_side(history))
     cluster = assumed_cluster(workers, memory_limit)
     if callable(collection) and not dask.is_dask_collection(collection):
         place_hooks()
@@ -203,14 +209,6 @@ def check_memory(estimated: Estimate) -> None:
         at = "" if line is None else f" (built at {line})"
         limit = format_size(estimated.memory_limit or 0)
         raise DoesNotFit(f"{what}{at}, and each worker has {limit} of memory.", layer, line)
-
-
-def _experience(history: Sources) -> Experience:
-    if isinstance(history, Sequence) and not history:
-        raise InvalidArgumentError(
-            f"history={history!r} contains no run. Pass a directory with runs."
-        )
-    return Experience(run.trace for run in open_side(history))
 
 
 def _of_collection(

@@ -25,7 +25,6 @@ class FirstCompute:
     def __init__(self, workers: int | None, memory_limit: str | None) -> None:
         self._workers, self._limit = workers, memory_limit
         self._lock = threading.Lock()
-        self._is_placed = False
         #: The estimate, or the error that prevented it. None before the first computation.
         self.estimate: Estimate | None = None
         self.error: Exception | None = None
@@ -41,12 +40,10 @@ class FirstCompute:
         from dasfprof.recording.dask_internals.captured_graphs import stop_at_first_compute
         from dasfprof.recording.dask_internals.graphs import place_hooks, watch_collections
 
-        if not self._is_placed:
-            self._is_placed = True
-            stop_at_first_compute(self._take)
-            place_hooks()
-            for module in names.EXPRESSIONS:
-                when_imported(module, watch_collections)
+        stop_at_first_compute(self._take)
+        place_hooks()
+        for module in names.EXPRESSIONS:
+            when_imported(module, watch_collections)
 
     def _take(self, graph: Any, keys: Any) -> NoReturn:
         from dasfprof.handles.estimation.assumed_cluster import assumed_cluster

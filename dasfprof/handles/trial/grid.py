@@ -14,7 +14,6 @@ from dask.utils import parse_bytes
 
 from dasfprof.analysis.comparison.trial import Point
 from dasfprof.analysis.diagnosis.registry import Value
-from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 from dasfprof.analysis.simulation.changes import HostReplay, changed_cluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
@@ -69,28 +68,19 @@ def _powers(most: int) -> list[int]:
     return [2**power for power in range(max(most, 1).bit_length())]
 
 
-@dataclass(frozen=True)
 class Predictions:
-    """Predictions for other clusters on a host, based on a recorded run."""
+    """Predictions for other clusters on a host, based on a recorded run of a program."""
 
-    host: Host
-    #: The run, or None if the program created several clusters.
-    run: Run | None
-    #: Whether the run's workers are processes.
-    processes: bool
-    #: Rule of a finding which says that tasks take turns, or empty.
-    taking_turns: str = ""
-
-    @classmethod
-    def of(cls, done: Done, host: Host) -> Predictions:
-        """Return predictions based on a run of a program."""
+    def __init__(self, done: Done, host: Host) -> None:
+        self.host = host
+        #: Whether the run's workers are processes.
+        self.processes = all(cluster.get("processes", True) for cluster in done.clusters)
         alone = done.runs[0] if len(done.runs) == 1 else None
-        processes = all(cluster.get("processes", True) for cluster in done.clusters)
-        if alone is None:
-            return cls(host, None, processes)
-        rules = {finding.rule for finding in alone.findings}
-        turns = next((rule for rule in _TAKE_TURNS if rule in rules), "")
-        return cls(host, alone.trace, processes, turns)
+        #: The run, or None if the program created several clusters.
+        self.run = None if alone is None else alone.trace
+        rules = [] if alone is None else [finding.rule for finding in alone.findings]
+        #: Rule of a finding which says that tasks take turns, or empty.
+        self.taking_turns = next((rule for rule in _TAKE_TURNS if rule in rules), "")
 
     @property
     def limits(self) -> list[str]:

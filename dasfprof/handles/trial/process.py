@@ -118,14 +118,14 @@ def run_program(
             }
         )
     )
-    with (work / "stdout").open("wb") as printed, (work / "stderr").open("wb") as complaints:
+    with (work / "stdout").open("wb") as printed, (work / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(plan)],
             env={**os.environ, **settings.variables},
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=printed,
-            stderr=complaints,
+            stderr=stderr,
             # A signal to the program must also reach its workers, and Ctrl-C in the terminal must
             # not reach it directly.
             start_new_session=True,
@@ -137,7 +137,12 @@ def run_program(
         finally:
             _end(process)
             _end_group(process.pid)
-    runs = _recorded(traces)
+    runs: list[ComparedRun] = []
+    with contextlib.suppress(DasfprofError):
+        runs = open_side(traces)
+    # The last line of a traceback is its error. Indented lines are code that a warning quotes.
+    errors = (work / "stderr").read_text(errors="replace").splitlines()
+    complaints = [line for line in errors if line[:1].strip()]
     is_complete = bool(runs) and all(run.is_complete for run in runs)
     facts: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
     return Done(
@@ -145,7 +150,7 @@ def run_program(
         is_late=is_late,
         program_seconds=facts["seconds"] if facts and has_ended else float("nan"),
         printed=(work / "stdout").read_text(errors="replace"),
-        complaint=_last_line((work / "stderr").read_text(errors="replace")),
+        complaint=excerpt(complaints[-1]) if complaints else "",
         clusters=facts.get("clusters", []),
         missed_config=facts.get("missed_config", []),
         unpatched=facts.get("unpatched", []),
@@ -202,16 +207,3 @@ def _end_group(group: int) -> None:
     for process in psutil.wait_procs(left, _GRACE[-1])[1]:
         with contextlib.suppress(psutil.Error):
             process.kill()
-
-
-def _last_line(text: str) -> str:
-    # The last line of a traceback is its error. Indented lines are code that a warning quotes.
-    lines = [line for line in text.splitlines() if line[:1].strip()]
-    return excerpt(lines[-1]) if lines else ""
-
-
-def _recorded(traces: Path) -> list[ComparedRun]:
-    try:
-        return open_side(traces)
-    except DasfprofError:
-        return []

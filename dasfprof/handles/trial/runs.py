@@ -220,8 +220,15 @@ class ProgramRuns:
     def agreement(self, changed: Sequence[Done]) -> Agreement:
         """Compare the results of the changed runs with the results of the baseline runs."""
         verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
+
+        def outputs(done: Done) -> Outputs:
+            result = done.printed.splitlines()
+            if self.program.function:
+                result = [pickle.loads(done.value.read_bytes())]
+            return {"": result, **(done.written or {})}
+
         try:
-            plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
+            plain, others = (list(map(outputs, side)) for side in (self.plain, changed))
         except Exception:  # Pickling and unpickling of values may raise any error.
             text = "What the function returns cannot be pickled, so results cannot be compared."
             return Agreement("not comparable", text)
@@ -230,12 +237,6 @@ class ProgramRuns:
             return agreement
         text = "Files were not compared, because the working directory has too many."
         return Agreement("in part", f"{agreement.text} {text}")
-
-    def _outputs(self, done: Done) -> Outputs:
-        result = done.printed.splitlines()
-        if self.program.function:
-            result = [pickle.loads(done.value.read_bytes())]
-        return {"": result, **(done.written or {})}
 
     def trial(
         self,

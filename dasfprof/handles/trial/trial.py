@@ -1,4 +1,4 @@
-"""`Trials`: runs a program alternately with and without changes.
+"""`try_all`: runs a program alternately with and without changes.
 
 `try_` does this for a function.
 """
@@ -45,11 +45,6 @@ class Suggested:
     #: The program with other code, or None if the change has only settings.
     program: Program | None = None
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """Values for the fields of `Trial` that describe the finding."""
-        return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
-
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
         """Return the variant of the program that runs with a change.
 
@@ -68,93 +63,91 @@ class Suggested:
         )
 
 
-@dataclass
-class Trials:
-    """Tests changes of a program by running it with and without them."""
+def try_all(
+    runs: ProgramRuns,
+    change: Mapping[str, Value] | None,
+    program: Program | None = None,
+    parameter: str = "",
+) -> list[Trial]:
+    """Test a change, or test the changes that findings suggest until one saves time.
 
-    runs: ProgramRuns
-    #: Argument or environment variable that sets the size of the program's chunks or batches, so
-    #: that suggestions about these can be tested. Empty if there is none.
-    parameter: str = ""
+    Parameters
+    ----------
+    runs
+        The runs of the program.
+    change
+        Settings and code by name, or None for the changes that findings suggest.
+    program
+        The program with other code, if the change contains code.
+    parameter
+        Argument or environment variable that sets the size of the program's chunks or batches, so
+        that suggestions about these can be tested. Empty if there is none.
 
-    def try_all(
-        self, change: Mapping[str, Value] | None, program: Program | None = None
-    ) -> list[Trial]:
-        """Test a change, or test the changes that findings suggest until one saves time.
+    Raises
+    ------
+    TrialError
+        If the program fails without a change, does not end, or computes nothing that is
+        recorded.
+    """
+    first = runs.begin()
+    if change is not None:
+        changes, obstacle = [Suggested(change, program=program)], ""
+    else:
+        as_setting = partial(as_parameter, parameter, runs.program.command[1:])
+        changes, obstacle = suggestions(first, as_setting)
+    if not changes:
+        return [Trial({}, obstacle=obstacle)]
+    tried: list[Trial] = []
+    for suggested in changes:
+        if tried and runs.left < 2 * LOOKS[0] * runs.usual:
+            break
+        tried.append(_try(runs, suggested))
+        if tried[-1].kind == "gained":
+            break
+    if left := changes[len(tried) :]:
+        words = "; ".join(f"{in_words(change.change)} ({change.rule})" for change in left)
+        tried[-1].notes.append(f"Other suggestions of findings that were not tested: {words}.")
+    tried[-1].notes.extend(runs.notes_of_all())
+    return tried
 
-        Parameters
-        ----------
-        change
-            Settings and code by name, or None for the changes that findings suggest.
-        program
-            The program with other code, if the change contains code.
 
-        Raises
-        ------
-        TrialError
-            If the program fails without a change, does not end, or computes nothing that is
-            recorded.
-        """
-        first = self.runs.begin()
-        if change is not None:
-            changes, obstacle = [Suggested(change, program=program)], ""
-        else:
-            arguments = self.runs.program.command[1:]
-            as_setting = partial(as_parameter, self.parameter, arguments)
-            changes, obstacle = suggestions(first, as_setting if self.parameter else None)
-        if not changes:
-            return [Trial({}, obstacle=obstacle)]
-        tried = self._try_each(changes)
-        tried[-1].notes.extend(self.runs.notes_of_all())
-        return tried
-
-    def _try_each(self, changes: Sequence[Suggested]) -> list[Trial]:
-        tried: list[Trial] = []
-        for suggested in changes:
-            if tried and self.runs.left < 2 * LOOKS[0] * self.runs.usual:
+def _try(runs: ProgramRuns, suggested: Suggested) -> Trial:
+    """Run the program in pairs, without and with a change, until the saved time is certain."""
+    about: dict[str, Any] = {
+        "rule": suggested.rule,
+        "finding": suggested.finding,
+        "promised": suggested.promised,
+    }
+    try:
+        change = in_numbers(suggested.change, runs.shape)
+    except InvalidArgumentError as error:
+        return Trial(suggested.change, **about, obstacle=f"Nothing was tested: {error}")
+    if suggested.rule and (obstacle := beyond_memory(change, runs.shape)):
+        return Trial(change, **about, obstacle=obstacle)
+    changed = suggested.variant(change, runs.shape)
+    sides: tuple[list[Done], list[Done]] = ([], [])
+    began, obstacle, is_over = runs.left, "", False
+    while not (obstacle or is_over):
+        for is_changed in _TURNS[len(sides[1]) % 2]:
+            side = changed if is_changed else PLAIN
+            turn = len(sides[is_changed]) + 1
+            of_findings = suggested.program is not None and turn <= LOOKS[0]
+            done = runs.run(side, turn=turn, with_traces=of_findings)
+            is_over = runs.is_over(done)
+            obstacle = "" if is_over else runs.fault(done, side)
+            if is_over or obstacle:
                 break
-            tried.append(self._try(suggested))
-            if tried[-1].kind == "gained":
-                break
-        left = changes[len(tried) :]
-        if left:
-            words = "; ".join(f"{in_words(change.change)} ({change.rule})" for change in left)
-            tried[-1].notes.append(f"Other suggestions of findings that were not tested: {words}.")
-        return tried
-
-    def _try(self, suggested: Suggested) -> Trial:
-        """Run the program in pairs, without and with a change, until the saved time is certain."""
-        runs, about = self.runs, suggested.about
-        try:
-            change = in_numbers(suggested.change, runs.shape)
-        except InvalidArgumentError as error:
-            return Trial(suggested.change, **about, obstacle=f"Nothing was tested: {error}")
-        if suggested.rule and (obstacle := beyond_memory(change, runs.shape)):
-            return Trial(change, **about, obstacle=obstacle)
-        changed = suggested.variant(change, runs.shape)
-        sides: tuple[list[Done], list[Done]] = ([], [])
-        began, obstacle, is_over = runs.left, "", False
-        while not (obstacle or is_over):
-            for is_changed in _TURNS[len(sides[1]) % 2]:
-                side = changed if is_changed else PLAIN
-                turn = len(sides[is_changed]) + 1
-                of_findings = suggested.program is not None and turn <= LOOKS[0]
-                done = runs.run(side, turn=turn, with_traces=of_findings)
-                is_over = runs.is_over(done)
-                obstacle = "" if is_over else runs.fault(done, side)
-                if is_over or obstacle:
-                    break
-                sides[is_changed].append(done)
-            pairs = min(map(len, sides))
-            if pairs >= LOOKS[-1] or runs.left < (began - runs.left) / max(pairs, 1):
-                break
-            if pairs in LOOKS and gain_of(sides).kind != "cannot tell":
-                break
-        trial = runs.trial(change, about, sides, obstacle=obstacle)
-        if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
-            return trial
-        before, after = ([run for done in side for run in done.runs] for side in sides)
-        return trial.answering(changed_findings(before, after))
+            sides[is_changed].append(done)
+        pairs = min(map(len, sides))
+        if pairs >= LOOKS[-1] or runs.left < (began - runs.left) / max(pairs, 1):
+            break
+        if pairs in LOOKS and gain_of(sides).kind != "cannot tell":
+            break
+    trial = runs.trial(change, about, sides, obstacle=obstacle)
+    if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
+        return trial
+    before, after = ([run for done in side for run in done.runs] for side in sides)
+    return trial.answering(changed_findings(before, after))
 
 
 def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
@@ -175,19 +168,19 @@ def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
 _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None]
 
 
-def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
+def suggestions(done: Done, as_setting: _AsSetting) -> tuple[list[Suggested], str]:
     """Return the settings that the findings of a run suggest, and an explanation if there are none.
 
-    Settings are ordered by potential savings. If there are settings, the explanation is empty. If
-    `as_setting` is given, it is called with the data of each suggested change. If it returns
-    settings, they replace the settings of the change.
+    Settings are ordered by potential savings. If there are settings, the explanation is empty.
+    `as_setting` is called with the data of each suggested change. If it returns settings, they
+    replace the settings of the change.
     """
     findings = [finding for run in done.runs for finding in run.findings]
     weighted: list[tuple[float, Suggested]] = []
     in_code: list[str] = []
     for finding in findings:
         for data in finding.to_dict()["Changes"]:
-            change = (as_setting and as_setting(data)) or data["settings"]
+            change = as_setting(data) or data["settings"]
             if any(name in OF_PROGRAMS for name in change):
                 in_code.append(f"{in_words(change)} ({finding.rule})")
             elif finding.weight > 0:
@@ -222,14 +215,14 @@ def as_parameter(
     """Return a parameter with its value multiplied by the factor that a finding suggests.
 
     The parameter sets the size of chunks or batches. `name` is an argument or an environment
-    variable. The factor is ``data["times"]``. Without a factor, the result is None.
+    variable. The factor is ``data["times"]``. Without a name or a factor, the result is None.
 
     Raises
     ------
     InvalidArgumentError
         If the value of the parameter is not an integer.
     """
-    if not data["times"]:
+    if not name or not data["times"]:
         return None
     value = given_value(name, arguments)
     if not value.isdecimal():
@@ -316,7 +309,7 @@ def try_(
         program = program_of(function, cluster, Path(place))
         traces = Path(place, "traces") if directory is None else Path(directory)
         runs = ProgramRuns(program, Path(place) / "runs", traces, time_limit, tolerance)
-        tried = Trials(runs, parameter).try_all(change)
+        tried = try_all(runs, change, parameter=parameter)
     best = next((trial for trial in tried if trial.kind == "gained"), tried[0])
     best.notes.extend(f"Also tested: {trial}" for trial in tried if trial is not best)
     return best

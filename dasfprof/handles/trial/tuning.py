@@ -49,6 +49,10 @@ class _Candidate:
     is_over: bool = False
 
     @property
+    def goes_on(self) -> bool:
+        return not self.obstacle and not self.is_over
+
+    @property
     def seconds(self) -> float:
         return float(np.mean([done.seconds for done in self.done])) if self.done else math.inf
 
@@ -118,7 +122,7 @@ class Tuner:
             if why:
                 points.append(Point(change, left_out=why))
                 continue
-            predictions = Predictions.of(done, self._host)
+            predictions = Predictions(done, self._host)
             self._limits += [limit for limit in predictions.limits if limit not in self._limits]
             if change:
                 points.append(Point(change, predicted=done.seconds))
@@ -209,11 +213,7 @@ class Tuner:
         """Run all candidates and the baseline alternately until the best one is certain."""
         began, rounds = self._runs.left, 0
         while candidates:
-            going = [
-                candidate
-                for candidate in candidates
-                if not candidate.obstacle and not candidate.is_over
-            ]
+            going = [candidate for candidate in candidates if candidate.goes_on]
             order: list[_Candidate | None] = [None, *going][:: (1, -1)[rounds % 2]]
             rounds += 1
             if not going or not all(self._run_turn(candidate, rounds) for candidate in order):
@@ -246,11 +246,7 @@ class Tuner:
         return True
 
     def _is_settled(self, candidates: Sequence[_Candidate]) -> bool:
-        going = [
-            candidate
-            for candidate in candidates
-            if not candidate.obstacle and not candidate.is_over
-        ]
+        going = [candidate for candidate in candidates if candidate.goes_on]
         if not going:
             return True
         best = min(going, key=lambda candidate: candidate.seconds)

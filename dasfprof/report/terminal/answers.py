@@ -9,6 +9,7 @@ from dasfprof.report.terminal.console import (
     Screen,
     console,
     echo,
+    first_of,
     heading,
     print_notes,
     say,
@@ -46,7 +47,7 @@ def print_ledger(lines: pd.DataFrame, rows: int, *, err: bool = False) -> None:
     from rich.table import Table
 
     busy = lines[lines["Line"] != "(idle)"]
-    shown = f" (first {rows} of {len(busy)} lines)" if len(busy) > rows else ""
+    shown = first_of(rows, len(busy), "lines")
     heading("Cost of the program's lines", shown, err=err, apart=True)
     if not len(busy):
         echo("  No lines of the program were recorded.", err=err)
@@ -190,8 +191,7 @@ def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: b
 
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
     """Print the first rows of a table."""
-    shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
-    heading(question.title, shown, err=err, apart=True)
+    heading(question.title, first_of(rows, len(frame), "rows"), err=err, apart=True)
     if len(frame):
         text = format_table(frame, terminal_width(), rows=rows, expendable=question.expendable)
         echo(text, err=err)

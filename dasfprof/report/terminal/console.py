@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
@@ -102,6 +102,8 @@ def as_html(renderable: RenderableType, width: int) -> str:
     return recorded.export_html(code_format=_AS_WRITTEN, inline_styles=True)
 
 
+#: Colours of findings by severity.
+SEVERITY_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 _MAX_NOTE = 400
 #: Maximum width of paragraphs, and of entries with their margin, because long lines are hard to
 #: read.
@@ -120,11 +122,22 @@ class Paragraph(NamedTuple):
     lead: str = ""
 
 
+def verdict(sentences: Iterable[str], colour: str | None) -> list[Paragraph]:
+    """Return sentences as paragraphs. The first is bold and coloured, by default in yellow."""
+    first, *more = sentences
+    return [Paragraph(first, f"bold {colour or 'yellow'}"), *map(Paragraph, more)]
+
+
 def heading(title: str, details: str = "", *, err: bool = False, apart: bool = False) -> None:
     """Print a bold title, followed by details. If `apart`, print an empty line first."""
     from rich.text import Text
 
     _print(Text.assemble("\n" * apart, (title, "bold"), details), err=err)
+
+
+def first_of(rows: int, count: int, noun: str = "") -> str:
+    """Return how many of `count` rows are printed, for a heading, or an empty text for all rows."""
+    return f" (first {rows} of {count}{noun and f' {noun}'})" if count > rows else ""
 
 
 def say(text: str, *, err: bool = False, apart: bool = False) -> None:
@@ -236,17 +249,14 @@ class Screen:
         """
         room = self._left * _FOR_THE_FIRST if first else self._left
         least = 1 if first else min(rows, _FEWEST)
+        redirect = contextlib.redirect_stderr if self._err else contextlib.redirect_stdout
         for count in range(rows, least - 1, -1):
-            lines = self._lines_of(show, count)
+            printed = io.StringIO()
+            with redirect(printed):
+                show(count)
+            lines = printed.getvalue().count("\n")
             if lines <= room or (first and count == least):
                 show(count)
                 self._left -= lines
                 return True
         return False
-
-    def _lines_of(self, show: Callable[[int], None], rows: int) -> int:
-        printed = io.StringIO()
-        redirect = contextlib.redirect_stderr if self._err else contextlib.redirect_stdout
-        with redirect(printed):
-            show(rows)
-        return printed.getvalue().count("\n")

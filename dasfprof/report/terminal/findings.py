@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.under_way.state import name_some, user_line
 from dasfprof.report.terminal.console import (
+    SEVERITY_COLOURS,
     Paragraph,
     echo,
+    first_of,
     heading,
     print_entry,
     print_notes,
     say,
     terminal_width,
+    verdict,
 )
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.schema.under_way import UNFINISHED
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
     from dasfprof.analysis.under_way.state import Cause, ClusterState, TaskUnderWay
 
-_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Severities of findings whose evidence is printed.
 _PROVEN = ("high", "medium")
 #: Maximum number of characters of a text. Keys in it can be very long.
@@ -48,8 +50,8 @@ def print_findings(
 ) -> None:
     """Print the first findings and all severe ones. Without findings, print the text `none`."""
     rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
-    shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
-    heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
+    shown = first_of(rows, len(findings)) + (_OF if len(findings) else "")
+    heading("Findings", shown, err=err, apart=True)
     if not len(findings):
         echo(f"  {none}", err=err)
     for finding in findings.head(rows).to_dict("records"):
@@ -69,7 +71,7 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     ]
     if severity in _PROVEN:
         parts.append(Paragraph(_shown(finding["Evidence"]), "dim", lead="  "))
-    print_entry(margin, _COLOURS.get(severity), parts, err=err)
+    print_entry(margin, SEVERITY_COLOURS.get(severity), parts, err=err)
 
 
 def _shown(text: object) -> str:
@@ -135,7 +137,7 @@ def print_comparison(comparison: Comparison, rows: int) -> None:
         _print_waterfall(f"From {first} to {last} of all threads", threads, rows)
     functions = comparison.functions
     if len(functions):
-        _heading("Functions", len(functions), rows)
+        heading("Functions", first_of(rows, len(functions)), apart=True)
         echo(format_table(functions.head(rows), terminal_width(), expendable=_EXPENDABLE))
     _print_findings(comparison.findings, rows)
     around = comparison.surroundings
@@ -156,10 +158,8 @@ def _print_verdict(comparison: Comparison) -> None:
     ]
     heading(" → ".join(names))
     kind = comparison.verdict.kind if comparison.same_pipeline else ""
-    style = _VERDICT_COLOURS.get(kind, "yellow")
-    first, *more = (clean(sentence) for sentence in comparison.sentences)
-    parts = [Paragraph(first, f"bold {style}"), *(Paragraph(sentence) for sentence in more)]
-    print_entry("  ", None, parts)
+    sentences = map(clean, comparison.sentences)
+    print_entry("  ", None, verdict(sentences, _VERDICT_COLOURS.get(kind)))
 
 
 def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
@@ -180,18 +180,13 @@ def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
 def _print_findings(findings: pd.DataFrame, rows: int) -> None:
     changed = findings[findings["Status"].isin(["new", "gone"])]
     same = int((findings["Status"] == "same").sum())
-    _heading("Findings that are new or gone", len(changed), rows)
+    heading("Findings that are new or gone", first_of(rows, len(changed)), apart=True)
     for row in changed.head(rows).to_dict("records"):
         margin = f"  {row['Status']:<5}{clean(row['Severity']):<8}"
         style = "red" if row["Status"] == "new" else "green"
         print_entry(margin, style, [Paragraph(elide(row["Finding"], _LONGEST_NAME))])
     if same or not len(changed):
         say(f"  {count_of(same, 'finding')} on both sides." if same else "  None.")
-
-
-def _heading(title: str, count: int, rows: int) -> None:
-    shown = f" (first {rows} of {count})" if count > rows else ""
-    heading(title, shown, apart=True)
 
 
 _COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "possible": "cyan"}
@@ -210,7 +205,8 @@ def print_causes(
     if note is not None:
         say(note)
     if not causes:
-        say(_nothing(state), apart=True)
+        ended = "There are no unfinished tasks. Every task that was submitted has finished."
+        say("No sign of a hang was found." if state.unfinished else ended, apart=True)
     for cause in causes[:_MOST_CAUSES]:
         _print_cause(cause)
     if len(causes) > _MOST_CAUSES:
@@ -232,21 +228,12 @@ def _facts(state: ClusterState) -> Iterator[str]:
     silent = sum(worker.answered is False for worker in state.workers)
     threads = sum(worker.threads for worker in state.workers)
     workers = f"{count_of(len(state.workers), 'worker')} with {count_of(threads, 'thread')}"
-    yield workers + (f", {silent} of which {_verb(silent)} not answer" if silent else "")
+    verb = "does" if silent == 1 else "do"
+    yield workers + (f", {silent} of which {verb} not answer" if silent else "")
     if state.quiet is not None and state.unfinished:
         yield f"The last task started or finished {format_duration(state.quiet)} ago"
     if state.scheduler_answered is False:
         yield "The scheduler answered once, and then stopped answering"
-
-
-def _verb(number: int) -> str:
-    return "does" if number == 1 else "do"
-
-
-def _nothing(state: ClusterState) -> str:
-    if state.unfinished == 0:
-        return "There are no unfinished tasks. Every task that was submitted has finished."
-    return "No sign of a hang was found."
 
 
 def _print_cause(cause: Cause) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,17 +11,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dasfprof.analysis.live.progress import FunctionProgress
 from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.under_way.state import WorkerNow
-from dasfprof.report.terminal.console import as_html
+from dasfprof.report.terminal.console import SEVERITY_COLOURS, as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
+
+T = TypeVar("T")
 
 #: Minimum width of a terminal for bars in tables. Width of these bars, and of the bar of the total.
 _WIDE, _BAR, _TOTAL_BAR = 90, 16, 40
 #: Rule whose finding says why a run does not finish.
 _WHY = "unfinished-run"
-_SEVERITIES = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Threshold (fraction of the memory limit): with more memory, Dask will soon pause the worker.
 _FULL = 0.8
 _LONGEST_KEY, _LONGEST_LINE = 60, 100
@@ -98,7 +98,9 @@ def live_view(
     room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
     share = max(room // 2, _FEWEST)
     verdict, findings = _verdict(state, findings)
-    parts: list[RenderableType] = [_head(state), *verdict, _totals(state, width)]
+    style = "yellow" if state.stands_still else "green" if state.goes_on else ""
+    head = Text(clean(state.run), "bold").append(f"  {state_in_words(state)}", style)
+    parts: list[RenderableType] = [head, *verdict, _totals(state, width)]
     parts += ["", _functions(state, share, width)]
     if workers := state.cluster.workers:
         parts += ["", _workers(workers, max(room - min(len(state.functions), share), 3), width)]
@@ -108,12 +110,6 @@ def live_view(
         parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
     parts += [Text(f"Note: {note}", "dim") for note in state.notes]
     return Group(*parts)
-
-
-def _head(state: RunState) -> Text:
-    text = Text(clean(state.run), "bold")
-    style = "yellow" if state.stands_still else "green" if state.goes_on else ""
-    return text.append(f"  {state_in_words(state)}", style)
 
 
 def _verdict(
@@ -132,7 +128,10 @@ def _verdict(
 
 
 def _totals(state: RunState, width: int) -> RenderableType:
-    line = Text(", ".join([counts_in_words(state), *pace_in_words(state), *_threads(state)]))
+    words = [counts_in_words(state), *pace_in_words(state)]
+    if state.threads:
+        words.append(f"{state.busy} of {count_of(state.threads, 'thread')} busy")
+    line = Text(", ".join(words))
     if not state.total:
         return line
     ended = (state.done or 0) + (state.failed or 0)
@@ -144,19 +143,13 @@ def _totals(state: RunState, width: int) -> RenderableType:
     return Group(line, grid)
 
 
-def _threads(state: RunState) -> list[str]:
-    if not state.threads:
-        return []
-    return [f"{state.busy} of {count_of(state.threads, 'thread')} busy"]
-
-
 def _functions(state: RunState, most: int, width: int) -> RenderableType:
     if not state.functions:
         return Text("No task was submitted yet.", "dim")
     wide = [""] if width >= _WIDE else []
     table = _table("Function", *wide, "Done", "On workers", "Waiting", "Failed", "Total", "Rate")
     table.add_column("Mean", justify="right", no_wrap=True)
-    for row in _shown(state.functions, most):
+    for row in _foremost(state.functions, most, lambda row: row.rate + row.on_workers):
         counts = map(_some, (row.done, row.on_workers, row.waiting))
         table.add_row(
             elide(row.function, 200),
@@ -170,11 +163,10 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
     return _with_remainder(table, len(state.functions) - most, "function")
 
 
-def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
-    """Return the rows of the most active functions, at most `most`, in their original order."""
-    order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
-    shown = {row.function for row in order[:most]}
-    return [row for row in rows if row.function in shown]
+def _foremost(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
+    """Return the rows with the largest weights, at most `most`, in their original order."""
+    order = sorted(range(len(rows)), key=lambda at: -weight(rows[at]))
+    return [rows[at] for at in sorted(order[:most])]
 
 
 def _workers(workers: Sequence[WorkerNow], most: int, width: int) -> RenderableType:
@@ -182,9 +174,7 @@ def _workers(workers: Sequence[WorkerNow], most: int, width: int) -> RenderableT
     hosts, wide = ["Host"] if several else [], [""] if width >= _WIDE else []
     table = _table("Worker", *hosts, "Busy", "Open tasks", "Memory", *wide)
     table.add_column("Status", no_wrap=True)
-    order = sorted(workers, key=lambda worker: -(_memory_share(worker) or 0.0))
-    shown = {worker.address for worker in order[:most]}
-    for worker in (worker for worker in workers if worker.address in shown):
+    for worker in _foremost(workers, most, lambda worker: _memory_share(worker) or 0.0):
         share = _memory_share(worker)
         bar = "" if share is None else _bar(share, 1.0, _BAR, "red" if share >= _FULL else "green")
         table.add_row(
@@ -256,7 +246,7 @@ def _findings(
     for finding in findings[:most]:
         severity = clean(str(finding.get("Severity")))
         text = elide(finding.get("Finding"), max(2 * width - 30, 60))
-        table.add_row(Text(f"  {severity}", _SEVERITIES.get(severity, "")), text)
+        table.add_row(Text(f"  {severity}", SEVERITY_COLOURS.get(severity, "")), text)
     yield table
 
 

@@ -136,19 +136,13 @@ def _leave_out(
 
 
 def _shorten(columns: list[_Column], width: int) -> None:
-    """Make columns of text narrower until the table fits, beginning with the widest column."""
-    while (excess := _excess(columns, width)) > 0:
-        widths = sorted({column.width for column in columns if column.is_text})
-        if not widths or widths[-1] == 1:
+    """Make columns of text narrower until the table fits, each time the widest column."""
+    texts = [column for column in columns if column.is_text]
+    for _ in range(sum(column.width + _GAP for column in columns) - _GAP - width):
+        widest = max(texts, key=lambda column: column.width, default=None)
+        if widest is None or widest.width == 1:
             return
-        widest = [column for column in columns if column.is_text and column.width == widths[-1]]
-        step = min(widths[-1] - (widths[-2] if len(widths) > 1 else 1), -(-excess // len(widest)))
-        for column in widest:
-            column.width -= step
-
-
-def _excess(columns: list[_Column], width: int) -> int:
-    return sum(column.width + _GAP for column in columns) - _GAP - width
+        widest.width -= 1
 
 
 def _lay_out(columns: list[_Column]) -> str:
