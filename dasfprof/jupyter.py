@@ -91,7 +91,10 @@ class RunView:
                 title = f"Report of {self._title}"
                 frame = frame_html(page, title, empty=not len(self.analyser.run.tasks))
             note = f"{'is too large to be shown here' if large else 'as a file'}: "
-            note += _link(self.report)
+            link = os.path.relpath(self.report)  # Jupyter ignores other links.
+            note += (
+                f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
+            )
         except OSError as error:
             note = f"was deleted: {escape(error)}"
         summary = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
@@ -113,13 +116,6 @@ def show(run: ProfiledRun | Any) -> RunView:
         return RunView(run.analyser(), directory / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
     return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.run))
-
-
-def _link(path: Path) -> str:
-    """Return a relative HTML link to a file."""
-    # Jupyter ignores other links.
-    link = os.path.relpath(path)
-    return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
 
 
 #: Default name of the variable to which the magic assigns the displayed view.

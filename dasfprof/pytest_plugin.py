@@ -7,7 +7,6 @@ when the fixture is used.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -141,7 +140,7 @@ def dasfprof_run(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
     """
     traces = request.config.getoption(_OPTION, None)
     name = "".join(sign if sign.isalnum() else "_" for sign in request.node.name)
-    root = Path(os.fspath(traces)) / name if traces else tmp_path / "dasfprof"
+    root = Path(traces) / name if traces else tmp_path / "dasfprof"
 
     @contextmanager
     def profiled(client: Client | None = None) -> Iterator[ProfiledTest]:

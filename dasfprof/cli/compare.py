@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasfprof.cli.sources import head_option
 from dasfprof.report.terminal.console import say
 from dasfprof.text import clean, format_size
 
@@ -68,13 +69,7 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     help="Exit with code 3 if AFTER is certainly more than PERCENT (such as 10%) slower than "
     "BEFORE. Exit with code 4 if this cannot be decided.",
 )
-@click.option(
-    "--head",
-    type=click.IntRange(min=1),
-    default=_ROWS,
-    show_default=True,
-    help="Number of rows of each table.",
-)
+@head_option(_ROWS)
 @click.option(
     "--html",
     "page",

@@ -12,7 +12,6 @@ from dasfprof.cli.sources import (
     client_option,
     open_analyser,
     price_option,
-    source_argument,
 )
 from dasfprof.report.formats import FORMATS, FormatName, file_for
 from dasfprof.report.terminal.console import say
@@ -20,7 +19,7 @@ from dasfprof.text import clean, count_of, format_size
 
 
 @click.command()
-@source_argument()
+@click.argument("source")
 @click.option(
     "-o",
     "--output",
@@ -58,7 +57,7 @@ def report(
 
 
 @click.command()
-@source_argument()
+@click.argument("source")
 @click.option(
     "--to",
     required=True,

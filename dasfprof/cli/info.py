@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.sources import client_option, open_source, price_option, source_argument
+from dasfprof.cli.sources import client_option, open_source, price_option
+from dasfprof.errors import SourceNotFoundError
 from dasfprof.report.documents import json_of, schema_of
 from dasfprof.report.terminal.console import Paragraph, echo, heading, print_entry, terminal_width
 from dasfprof.text import (
@@ -43,7 +44,7 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
 @click.command()
-@source_argument(required=False)
+@click.argument("source", default=".")
 @price_option
 @client_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -63,27 +64,20 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     """
     from dasfprof.cli.contents import read_all_contents
     from dasfprof.database import find_runs
-    from dasfprof.database.storage import is_url
+    from dasfprof.database.storage import find_stored_runs, is_url
 
     directory = Path(source)
-    show_runs = _runs_as_json if as_json else _list_runs
+    runs: Sequence[TraceFiles] = ()
     if is_url(source):
-        from dasfprof.database.storage import find_stored_runs
-        from dasfprof.errors import SourceNotFoundError
-
-        stored: Sequence[TraceFiles] = ()
         with suppress(SourceNotFoundError):  # The source is a URL of one run.
-            stored = find_stored_runs(source)
-        if len(stored) > 1:
-            show_runs(source, stored)
-            return
+            runs = find_stored_runs(source)
     elif directory.is_dir():
         runs = find_runs(directory)
-        if len(runs) > 1:
-            show_runs(source, runs)
-            if as_json or not runs[0].created > runs[1].created:
-                return
-            echo()
+    if len(runs) > 1:
+        (_runs_as_json if as_json else _list_runs)(source, runs)
+        if as_json or is_url(source) or not runs[0].created > runs[1].created:
+            return
+        echo()
     database = open_source(source)
     contents = read_all_contents(database.databases)
     from dasfprof.handles.analyser import TraceAnalyser
@@ -104,18 +98,15 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     _print_run(source, contents)
     _print_notes(notes, _without_files(analyser) if is_directory else [])
     if name is not None:
-        _entry("client", _of_client(analyser, name))
+        tasks = analyser.processed_tasks("function")
+        attempts, failed = int(tasks["Total"].sum()), int(tasks["Failed"].sum())
+        _entry(
+            "client", f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"
+        )
     if cost is not None:
         _entry("cost", cost_in_words(cost))
     for file in contents:
         _print_file(file)
-
-
-def _of_client(analyser: TraceAnalyser, name: str) -> str:
-    """Return a text that states how often tasks of a client were attempted, and how many failed."""
-    run = analyser.processed_tasks("function")
-    attempts, failed = int(run["Total"].sum()), int(run["Failed"].sum())
-    return f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"
 
 
 def _list_runs(source: str, runs: Sequence[TraceFiles]) -> None:
@@ -229,14 +220,19 @@ def _entry(name: str, text: str) -> None:
 
 
 def _when(contents: list[FileContents]) -> str:
-    firsts = [file.first for file in contents if file.first is not None]
-    lasts = [file.last for file in contents if file.last is not None]
-    if not firsts:
+    begin, end = _span(contents)
+    if begin is None or end is None:
         return "no events"
-    seconds = format_duration(max(lasts) - min(firsts))
+    seconds = format_duration(end - begin)
     if any(file.is_dasf for file in contents):
         return f"{seconds}, on clocks that started with their host"
-    return f"{format_date(min(firsts))} UTC, {seconds}"
+    return f"{format_date(begin)} UTC, {seconds}"
+
+
+def _span(contents: list[FileContents]) -> tuple[float | None, float | None]:
+    """Return the times of the first event and of the last event, or None if there are no events."""
+    times = [time for file in contents for time in (file.first, file.last) if time is not None]
+    return min(times, default=None), max(times, default=None)
 
 
 def _versions(file: FileContents) -> str:
@@ -255,12 +251,11 @@ def _run_as_json(
     contents: list[FileContents], notes: list[Note], cost: dict[str, Any] | None
 ) -> None:
     """Print what is known about a run and each of its files as JSON."""
-    firsts = [file.first for file in contents if file.first is not None]
-    lasts = [file.last for file in contents if file.last is not None]
+    begin, end = _span(contents)
     run = {
         "run": next((str(file.fact("run")) for file in contents if file.fact("run")), None),
-        "began": min(firsts, default=None),
-        "ended": max(lasts, default=None),
+        "began": begin,
+        "ended": end,
         "files": len(contents),
         "versions": next((file.fact("versions") for file in contents if _versions(file)), None),
         "cost": cost,

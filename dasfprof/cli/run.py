@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dasfprof.cli import ScriptInterrupted
+from dasfprof.cli.sources import head_option
 from dasfprof.config.kinds import Choice, Duration, Frequency, Integer, Option, Size, Switch
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
@@ -21,7 +22,6 @@ from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
-    from dasfprof.handles.run import ProfiledRun
     from dasfprof.handles.script import ClientRecorder
 
 #: Pattern of a duration in Dask's syntax.
@@ -136,13 +136,7 @@ def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     "dasfprof tune writes. Its numbers of workers and threads, and its memory limit, apply "
     "only to local clusters. Arguments in it are passed to the script.",
 )
-@click.option(
-    "--head",
-    type=click.IntRange(min=1),
-    default=DEFAULT_ROWS,
-    show_default=True,
-    help="Number of rows of each table.",
-)
+@head_option(DEFAULT_ROWS)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -197,9 +191,14 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
         echo(f"dasfprof: {clean(refusal)}", err=True)
     if not recorder.clusters and not recorder.refusals:
         say(f"dasfprof: {_nothing_recorded(clean(target))}", err=True)
-    for cluster in recorder.clusters:
+    for run in (cluster.run for cluster in recorder.clusters):
         try:
-            _report_run(cluster.run, head)
+            files, source = run.files(), clean(run.source)
+            size = format_size(sum(path.stat().st_size for path in files))
+            about = f"{count_of(len(files), 'trace file')}, {size}"
+            echo(f"\ndasfprof recorded {source}: {about}", err=True)
+            print_answers(run.analyser(), head, err=True, unlimited=head != DEFAULT_ROWS)
+            echo(f"\nMore: dasfprof analyse {source}", err=True)
         except DasfprofError as error:
             echo(f"dasfprof: {clean(error)}", err=True)
 
@@ -218,12 +217,3 @@ def _nothing_recorded(target: str) -> str:
         "Work in other processes, or on schedulers that do not belong to Dask, cannot be "
         "recorded."
     )
-
-
-def _report_run(run: ProfiledRun, head: int) -> None:
-    files = run.files()
-    size = format_size(sum(path.stat().st_size for path in files))
-    source = clean(run.source)
-    echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
-    print_answers(run.analyser(), head, err=True, unlimited=head != DEFAULT_ROWS)
-    echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from dasfprof.database import MultiEventDatabase
     from dasfprof.handles.analyser import TraceAnalyser
 
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
 
 #: Option for a time range, for commands that read a run.
 between_option = click.option(
@@ -46,47 +43,41 @@ client_option = click.option(
 )
 
 
-def _checked_price(_: click.Context, _param: click.Parameter, given: str | None) -> str | None:
-    if given is not None:
-        from dasfprof.config.options import setting
+def _set_price(ctx: click.Context, _: click.Parameter, price: str | None) -> None:
+    """Set ``dasfprof.price`` while the command runs."""
+    if price is None:
+        return
+    import dask.config
 
-        try:
-            setting("price", given)
-        except InvalidArgumentError as error:
-            raise click.BadParameter(clean(error)) from error
-    return given
+    from dasfprof.config.options import setting
+
+    try:
+        setting("price", price)
+    except InvalidArgumentError as error:
+        raise click.BadParameter(clean(error)) from error
+    ctx.with_resource(dask.config.set({"dasfprof.price": price}))
 
 
-def price_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--price`` to a command, which sets ``dasfprof.price`` while it runs."""
-
-    @wraps(command)
-    def priced(*args: Any, price: str | None, **arguments: Any) -> None:
-        if price is None:
-            command(*args, **arguments)
-            return
-        import dask.config
-
-        with dask.config.set({"dasfprof.price": price}):
-            command(*args, **arguments)
-
+def head_option(rows: int) -> Callable[[Any], Any]:
+    """Return an option for the number of rows of each table, whose default is `rows`."""
     return click.option(
-        "--price",
-        callback=_checked_price,
-        help="Price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such as "
-        "'0.03 EUR/thread'. The default is the setting dasfprof.price. Without a price, "
-        "no cost is shown.",
-    )(priced)
+        "--head",
+        type=click.IntRange(min=1),
+        default=rows,
+        show_default=True,
+        help="Number of rows of each table.",
+    )
 
 
-def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds the argument SOURCE to a command that reads a run.
-
-    If the argument is not required, the default is the current directory.
-    """
-    if required:
-        return click.argument("source", metavar="SOURCE")
-    return click.argument("source", metavar="SOURCE", default=".")
+#: Option for a price, for commands that show costs.
+price_option = click.option(
+    "--price",
+    callback=_set_price,
+    expose_value=False,
+    help="Price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such as "
+    "'0.03 EUR/thread'. The default is the setting dasfprof.price. Without a price, "
+    "no cost is shown.",
+)
 
 
 @contextmanager
@@ -154,14 +145,14 @@ def connected(address: str | None) -> Iterator[Client | None]:
 _BLOCK = 1 << 12
 
 
-def document(
+def print_document(
     analyser: TraceAnalyser,
     title: str,
     findings: list[Finding] | None,
     tables: Iterable[tuple[str, pd.DataFrame]],
     following: list[str],
-) -> Iterator[str]:
-    """Yield a JSON document with findings and tables, in ASCII and piece by piece.
+) -> None:
+    """Print a JSON document with findings and tables, in ASCII and piece by piece.
 
     The help of ``dasfprof analyse`` lists its entries. NA and numbers that are not finite are null,
     and times are ISO 8601. The summary is null for a run that is analysed in time windows. A
@@ -180,19 +171,20 @@ def document(
 
     summary = None if analyser.is_in_parts else summarise(analyser.run)
     head = json_of({"schema": schema_of("analyse"), "run": title, "summary": summary})
-    yield head.removesuffix("}") + ",\n"
+    click.echo(head.removesuffix("}") + ",")
     if findings is not None:
         listed = [
             {**finding.to_dict(), "Page": finding_url(finding.rule) or finding_page(finding.rule)}
             for finding in findings
         ]
-        yield f'"findings": {json_of(listed)},\n'
-    yield '"tables": {'
+        click.echo(f'"findings": {json_of(listed)},')
+    click.echo('"tables": {', nl=False)
     for number, (name, table) in enumerate(tables):
-        yield f"{',' * bool(number)}\n{json_of(name)}: ["
+        click.echo(f"{',' * bool(number)}\n{json_of(name)}: [", nl=False)
         for begin in range(0, len(table), _BLOCK):
             block = table.iloc[begin : begin + _BLOCK]
-            yield f"{',' * bool(begin)}\n" + ",\n".join(map(json_of, records(block)))
-        yield "]"
+            lines = ",\n".join(map(json_of, records(block)))
+            click.echo(f"{',' * bool(begin)}\n{lines}", nl=False)
+        click.echo("]", nl=False)
     notes = json_of([note.text for note in analyser.in_memory.notes])
-    yield f'}},\n"notes": {notes},\n"next": {json_of(following)}}}\n'
+    click.echo(f'}},\n"notes": {notes},\n"next": {json_of(following)}}}')

@@ -74,15 +74,25 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
         title = f"{clean(source)}, a dump of {format_date(state.time)} UTC"
         _print(state, title, as_json=as_json, note=_NO_STACKS)
         return
+    import asyncio
+
+    from distributed import Security
+
+    from dasfprof.handles.inspection import look_at
+
     address = scheduler_address(source)
+    arguments = Security().get_connection_args("client")
     try:
         while True:
-            _print(_look(address, limit), address, as_json=as_json)
+            state = asyncio.run(look_at(address, arguments, limit))
+            _print(state, address, as_json=as_json)
             if not watch:
                 return
             time.sleep(_INTERVAL)
             if not as_json:
                 click.echo()
+    except NoSchedulerError as error:
+        raise click.UsageError(clean(error)) from error
     except KeyboardInterrupt:
         if not watch:
             raise
@@ -113,7 +123,13 @@ def scheduler_address(source: str | None) -> str:
         if source is None:
             raise click.UsageError("Pass the scheduler's address, such as tcp://host:8786.")
     if "://" not in source and Path(source).is_file():
-        source = _address_in(Path(source))
+        try:
+            source = str(json.loads(Path(source).read_text(encoding="utf-8"))["address"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise click.UsageError(
+                f"{clean(source)} is not a scheduler file ({clean(error)}). `dask scheduler "
+                "--scheduler-file` writes such a file."
+            ) from error
     if "://" not in source:
         source = f"{dask.config.get('distributed.comm.default-scheme', default='tcp')}://{source}"
     scheme, _, place = source.partition("://")
@@ -127,30 +143,6 @@ def scheduler_address(source: str | None) -> str:
             f"{clean(source)!r} has no port. Pass a scheduler's address such as tcp://host:8786."
         )
     return source
-
-
-def _address_in(path: Path) -> str:
-    try:
-        address = json.loads(path.read_text(encoding="utf-8"))["address"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise click.UsageError(
-            f"{clean(path)} is not a scheduler file ({clean(error)}). `dask scheduler "
-            "--scheduler-file` writes such a file."
-        ) from error
-    return str(address)
-
-
-def _look(address: str, limit: float) -> ClusterState:
-    import asyncio
-
-    from distributed import Security
-
-    from dasfprof.handles.inspection import look_at
-
-    try:
-        return asyncio.run(look_at(address, Security().get_connection_args("client"), limit))
-    except NoSchedulerError as error:
-        raise click.UsageError(clean(error)) from error
 
 
 def _print(state: ClusterState, title: str, *, as_json: bool, note: str | None = None) -> None:
