@@ -25,7 +25,7 @@ from dasfprof.analysis.model.steps import (
     NO_CLIENT,
     NO_LINES,
     NO_STEP,
-    client_groups,
+    groups_by,
     has_clients,
     has_lines,
     has_steps,
@@ -132,7 +132,7 @@ def located(finding: Finding, run: RunFigures) -> Finding:
             words = f"{name} was built at {line_words(run.trace, line)}{_part(share)}."
             finding = finding.adding(words, built_at=excerpt(line), share_of_line=share)
     if has_clients(run.trace):
-        client, share = _most(name, run, *client_groups(run.trace.tasks))
+        client, share = _most(name, run, *groups_by("client", run.trace.tasks))
         if not client:  # None of the function's task runs has ended.
             only = run.trace.scheduler_only
             wanted = only["client"][(only["function"] == name).to_numpy()].dropna()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import client_groups, step_groups
+from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
 from dasfprof.analysis.run.run_end import DROPPED, cancelled_runs, left_unasked, taken_back
@@ -91,8 +91,8 @@ def find_attempts(run: Run) -> pd.DataFrame:
     functions = run.task_runs["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     rows = columns.pop("row")
-    for name, groups in (("step", step_groups), ("client", client_groups)):
-        codes, labels = groups(*tables)
+    for name in ("step", "client"):
+        codes, labels = groups_by(name, *tables)
         columns[name] = make_categorical(codes[rows], labels)
     _name_outcomes(columns)
     columns["attempt"] = number

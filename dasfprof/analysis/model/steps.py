@@ -61,18 +61,11 @@ def has_clients(run: Run) -> bool:
     return len(names) > 1
 
 
-def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the clients of task runs, for concatenated tables.
-
-    Row ``i`` has the client ``names[codes[i]]``. The last name is `NO_CLIENT`.
-    """
-    return groups_of("client", NO_CLIENT, tables)
-
-
 def groups_by(by: str, *tables: pd.DataFrame) -> tuple[Array, list[str]]:
     """Return codes and names of the groups of task runs, for concatenated tables.
 
-    `by` is ``"function"``, ``"step"``, ``"line"`` or ``"client"``.
+    `by` is ``"function"``, ``"step"``, ``"line"`` or ``"client"``. Row ``i`` is in the group
+    ``names[codes[i]]``. The last names stand for rows without a group.
     """
     if by == "line":
         return line_groups(*tables)

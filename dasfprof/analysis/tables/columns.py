@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import client_groups, has_clients, has_steps, step_groups
+from dasfprof.analysis.model.steps import groups_by, has_clients, has_steps
 from dasfprof.analysis.model.thread_time import RunningSeconds
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.under_way import RUN
@@ -127,12 +127,9 @@ def origin_columns(run: Run, rows: Array, *tables: pd.DataFrame) -> dict[str, pd
         Tables of task runs.
     """
     columns = {}
-    for label, is_shown, grouped in (
-        ("Step", has_steps(run), step_groups),
-        ("Client", has_clients(run), client_groups),
-    ):
+    for label, is_shown in (("Step", has_steps(run)), ("Client", has_clients(run))):
         if is_shown:
-            codes, names = grouped(*tables)
+            codes, names = groups_by(label.lower(), *tables)
             texts = np.array([*names[:-1], np.nan], dtype=object)
             columns[label] = text(texts[codes[rows]])
     return columns
