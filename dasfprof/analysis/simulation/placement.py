@@ -63,22 +63,19 @@ class Placement:
 
     def place(self, row: int) -> int:
         """Return the worker for a runnable task run, or -1 if it must wait in the queue."""
-        worker = self._choose(row)
+        # As in Dask, a task run that is not of a large group with few inputs is sent to a worker
+        # that holds one of its inputs. Among these workers, the one is chosen that can start the
+        # task run first, given its occupancy and the inputs that it would have to fetch.
+        if self._root_size[row] <= 2 * self._total_threads:
+            worker = self._soonest(row)
+        else:  # The worker with the fewest tasks per thread.
+            # If task runs wait in the queue, no worker has a free slot.
+            worker = -1 if self._queue else self._least_busy()
         if worker >= 0:
             self.assign(row, worker)
         else:
             heappush(self._queue, self._rank[row])
         return worker
-
-    def _choose(self, row: int) -> int:
-        # As in Dask, a task run that is not of a large group with few inputs is sent to a worker
-        # that holds one of its inputs. Among these workers, the one is chosen that can start the
-        # task run first, given its occupancy and the inputs that it would have to fetch.
-        if self._root_size[row] <= 2 * self._total_threads:
-            return self._soonest(row)
-        # Otherwise, the task run is sent to the worker with the fewest tasks per thread, or waits.
-        # If task runs wait in the queue, no worker has a free slot.
-        return -1 if self._queue else self._least_busy()
 
     def assign(self, row: int, worker: int) -> None:
         """Record that a task run is sent to a worker."""
