@@ -82,15 +82,13 @@ class Departure:
 def departure(trace: Trace, life: int) -> Departure:
     """Return how a worker instance ended, using all evidence in the trace."""
     row = trace.workers.iloc[life]
-    left, limit = float(row["left"]), float(row["memory_limit"])
+    host, left, limit = str(row["host"]), float(row["left"]), float(row["memory_limit"])
     samples = trace.samples.reindex(columns=["worker_id", "time", "memory"])
     samples = samples[(samples["worker_id"] == life) & (samples["time"] <= left)].dropna()
     sampled, memory = samples[["time", "memory"]].to_numpy()[-1] if len(samples) else (np.nan,) * 2
-    killed = _killed_in_group(trace, str(row["host"]), left)
-    available, total = (
-        _near(trace, str(row["host"]), f"host_memory_{name}", left)
-        for name in ("available", "total")
-    )
+    killed = _killed_in_group(trace, host, left)
+    available = _near(trace, host, "host_memory_available", left)
+    total = _near(trace, host, "host_memory_total", left)
     quiet = left - sampled
     cut = pd.notna(row["closed"]) and not row["closed"] and quiet > _LOST + 2 * _interval(trace)
     recent = isinstance(row["last_error"], str) and left - row["last_error_time"] <= _JUST

@@ -80,10 +80,9 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
     has_events = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
     ids = np.flatnonzero(has_events)
-    known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
-    threads = known
-    if np.isnan(known[ids]).any():
-        threads = np.where(np.isnan(known), most_slots(trace), known)
+    threads = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
+    if np.isnan(threads[ids]).any():
+        threads = np.where(np.isnan(threads), most_slots(trace), threads)
     times, codes, bounds = _sampled_statuses(trace, offsets)
     statuses = []
     for row in ids.tolist():

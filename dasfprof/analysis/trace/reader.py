@@ -305,8 +305,7 @@ class TraceReader:
     def _read_dasf(self, database: DasfDatabase) -> None:
         for batch in database.batches():
             ids = self.register.ids_of(batch, None)
-            hosts = {self.register.workers[number].host for number in set(ids.tolist())}
-            self.dasf_hosts |= hosts
+            self.dasf_hosts |= {self.register.workers[number].host for number in set(ids.tolist())}
             self._add(batch, None, of_user=True)
         if database.lost_bytes:
             lost = f"the last {database.lost_bytes} bytes are not a complete event."

@@ -236,12 +236,11 @@ def _long_processing(run: Run, time: float, address: str) -> set[str]:
     if not len(before):
         return set()
     rows = states[(states["time"] >= before["time"].iloc[-1]) & (states["time"] <= time)]
-    steady: set[str] | None = None
+    steady = []
     for workers in rows["workers"]:
         rows_of_worker = [worker for worker in workers or () if worker.get("worker") == address]
-        keys = {str(key) for worker in rows_of_worker for key in worker.get("keys") or ()}
-        steady = keys if steady is None else steady & keys
-    return steady or set()
+        steady.append({str(key) for worker in rows_of_worker for key in worker.get("keys") or ()})
+    return set.intersection(*steady)
 
 
 #: Columns that do not change while a task makes no visible progress.
