@@ -307,7 +307,7 @@ def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
 
 def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[float]:
     """Return a column of the samples of worker processes, indexed by worker."""
-    if column not in samples or not len(samples):
+    if column not in samples:
         return pd.Series(dtype=float)
     of = samples["worker_id"].to_numpy()
     of_workers = (trace.workers["kind"] == "worker").to_numpy()[of]

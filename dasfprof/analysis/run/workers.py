@@ -99,8 +99,6 @@ def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array
     The samples of worker ``i`` are those from ``bounds[i]`` up to ``bounds[i + 1]``.
     """
     memory = trace.managed_memory
-    if "state" not in memory or not len(memory):
-        return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)
     worker, state = memory["worker_id"].to_numpy(), memory["state"].cat
     of_state = [_STATUSES.get(str(text), OPEN) for text in state.categories]
     codes = np.array([*of_state, OPEN], dtype=np.int8)[state.codes.to_numpy()]

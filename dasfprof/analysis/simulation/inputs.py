@@ -331,8 +331,6 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
 def _transfers(run: Run) -> tuple[float, float]:
     """Return the latency of transfers in seconds, and their bandwidth in bytes per second."""
     table = run.transfers
-    if not len(table):
-        return _USUAL_LATENCY, _USUAL_BANDWIDTH
     brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     known = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)

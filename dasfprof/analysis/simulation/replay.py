@@ -58,8 +58,6 @@ def find_shared(run: Run) -> list[Shared]:
 
 def _locks(run: Run, seconds: float) -> Iterator[Shared]:
     table = run.locks_held
-    if not len(table):
-        return
     names = table["name"].cat
     by_name = Groups(names.codes.to_numpy(), len(names.categories))
     held = by_name.sum(table["time"].to_numpy() - table["since"].to_numpy(dtype=float))

@@ -226,8 +226,6 @@ def client_activity(run: Run) -> pd.DataFrame:
 def _is_idle(run: Run, times: Array) -> Array:
     """Return a mask of the times at which no task ran."""
     tasks = run.task_runs
-    if not len(tasks):
-        return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)
     stop = start + tasks["duration"].to_numpy(dtype=float)
     known = np.isfinite(stop)

@@ -135,19 +135,16 @@ def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame
     if not len(samples):
         yield Note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
         return
-    if len(devices):
-        last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
-        # A host that lacks the library of the driver probably has no GPU.
-        lacking = last[~last.isin(["available", "no library"])]
-        for reason, count in lacking.value_counts().sort_index().items():
-            where = count_of(count, "worker")
-            yield Note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
-    readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
+    last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
+    # A host that lacks the library of the driver probably has no GPU.
+    lacking = last[~last.isin(["available", "no library"])]
+    for reason, count in lacking.value_counts().sort_index().items():
+        where = count_of(count, "worker")
+        yield Note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
+    readings = samples[["gpu_utilization", "gpu_memory_used"]]
     if not len(devices) and readings.isna().to_numpy().all():
         yield Note("gpu", "", "no resource sample contains a GPU: the columns about GPUs are NA.")
-    if not len(failures):
-        return
-    failures = failures.reindex(columns=["uuid", "reason", "reading"]).astype(object)
+    failures = failures[["uuid", "reason", "reading"]].astype(object)
     for (uuid, reason), group in failures.drop_duplicates().groupby(["uuid", "reason"], sort=True):
         yield Note("gpu", str(uuid), f"{uuid}: {', '.join(group['reading'])} not read: {reason}.")
 

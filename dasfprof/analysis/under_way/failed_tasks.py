@@ -211,13 +211,10 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
     # tasks if it wrote to its file but recorded no tasks for some seconds, while the scheduler
     # counted the same tasks on this worker all the time.
     history = run.under_way_history
-    if len(history):
-        addresses = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
-        if (history["time"].to_numpy()[addresses == life["address"]] > end.time - _LONG).any():
-            return False
-        at = np.flatnonzero((run.workers["address"] == life["address"]).to_numpy(dtype=bool))
-        if np.isin(run.under_way["worker_id"], at).any():
-            return False
+    lives = np.flatnonzero((run.workers["address"] == life["address"]).to_numpy(dtype=bool))
+    lately = history["time"][np.isin(history["worker_id"], lives)] > end.time - _LONG
+    if lately.any() or np.isin(run.under_way["worker_id"], lives).any():
+        return False
     return bool(keys & _long_processing(run, end.time, str(row["worker"])))
 
 
@@ -260,8 +257,6 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     """
     history = run.under_way_history
     history = history[history["time"] <= time]
-    if not len(history):
-        return ()
     last = history.drop_duplicates(RUN, keep="last")
     open_ = ~last["state"].isin(["cancelled", "released"]).to_numpy()
     open_ &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
