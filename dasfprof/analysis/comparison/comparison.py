@@ -12,13 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.functions import By, compare_functions, share_in_common
-from dasfprof.analysis.comparison.runs import (
-    ComparedRun,
-    compare_memory,
-    compare_surroundings,
-    list_runs,
-    typical_run,
-)
+from dasfprof.analysis.comparison.runs import ComparedRun, compare_memory, compare_surroundings
 from dasfprof.analysis.comparison.time_spent import (
     Evidence,
     Parts,
@@ -195,7 +189,13 @@ class Comparison:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """The runs: ``Side``, ``Run``, ``Wall Time (s)``, ``Task Runs``, ``Remarks``."""
-        return list_runs(self.runs_before, self.runs_after)
+        rows = [
+            (side, run.name, run.seconds, len(run.trace.tasks), "; ".join(run.faults))
+            for side, runs in (("before", self.runs_before), ("after", self.runs_after))
+            for run in runs
+        ]
+        columns = ["Side", "Run", "Wall Time (s)", "Task Runs", "Remarks"]
+        return pd.DataFrame(rows, columns=columns)
 
     @cached_property
     def notes(self) -> list[str]:
@@ -222,8 +222,12 @@ class Comparison:
     @cached_property
     def typical(self) -> tuple[ComparedRun, ComparedRun]:
         """The typical run of each group: its wall time is nearest to the median of the group."""
-        first, second = map(typical_run, (self._before, self._after))
-        return first, second
+
+        def nearest(side: list[ComparedRun]) -> ComparedRun:
+            seconds = np.nan_to_num([run.seconds for run in side])
+            return side[int(np.argmin(np.abs(seconds - np.median(seconds))))]
+
+        return nearest(self._before), nearest(self._after)
 
     @property
     def same_pipeline(self) -> bool:

@@ -112,23 +112,6 @@ def open_side(source: Sources) -> list[ComparedRun]:
     return sorted(distinct, key=lambda run: float(np.nan_to_num(run.trace.begin)))
 
 
-def list_runs(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> pd.DataFrame:
-    """List the runs of both groups. See `RunComparison.runs`."""
-    sides = [("before", run) for run in before] + [("after", run) for run in after]
-    rows = [
-        (side, run.name, run.seconds, len(run.trace.tasks), "; ".join(run.faults))
-        for side, run in sides
-    ]
-    columns = ["Side", "Run", "Wall Time (s)", "Task Runs", "Remarks"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def typical_run(side: Sequence[ComparedRun]) -> ComparedRun:
-    """Return the run whose wall time is nearest to the median of its group."""
-    seconds = np.nan_to_num([run.seconds for run in side])
-    return side[int(np.argmin(np.abs(seconds - np.median(seconds))))]
-
-
 def _files(source: str | os.PathLike[str]) -> list[Path]:
     """Return the files of a source. If it is a directory, return the files of all its runs."""
     path = Path(source)

@@ -12,12 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.registry import SEVERITIES
-from dasfprof.analysis.history.summary import (
-    file_states,
-    keep,
-    read_stored,
-    summarise_run,
-)
+from dasfprof.analysis.history.summary import file_states, keep, read_stored, summarise_run
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
 from dasfprof.analysis.run import Run

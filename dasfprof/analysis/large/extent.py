@@ -26,13 +26,7 @@ from dasfprof.analysis.run.run_end import (
     run_end_of,
 )
 from dasfprof.analysis.run.slots import most_slots
-from dasfprof.analysis.run.task_runs import (
-    OpenRuns,
-    appended,
-    message_bounds,
-    open_runs,
-    to_ticks,
-)
+from dasfprof.analysis.run.task_runs import OpenRuns, appended, message_bounds, open_runs, to_ticks
 from dasfprof.analysis.trace.columns import rows_of
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array

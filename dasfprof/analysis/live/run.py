@@ -13,12 +13,7 @@ from dasfprof.analysis.live.progress import LONG_SECONDS, Progress
 from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
 from dasfprof.analysis.trace.under_way import joined_frames
-from dasfprof.analysis.under_way.state import (
-    ClusterState,
-    TaskUnderWay,
-    WorkerNow,
-    stack_of,
-)
+from dasfprof.analysis.under_way.state import ClusterState, TaskUnderWay, WorkerNow, stack_of
 from dasfprof.database import find_runs, open_run
 from dasfprof.database.blocks import Batch
 from dasfprof.database.ends import (

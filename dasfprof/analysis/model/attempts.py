@@ -12,14 +12,7 @@ from dasfprof.analysis.model.steps import groups_by
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
 from dasfprof.analysis.run.run_end import DROPPED, cancelled_runs, left_unasked, taken_back
-from dasfprof.analysis.run.task_runs import (
-    LOST,
-    RELEASED,
-    RUNNING,
-    WAITING,
-    open_runs,
-    to_ticks,
-)
+from dasfprof.analysis.run.task_runs import LOST, RELEASED, RUNNING, WAITING, open_runs, to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import function_name
 from dasfprof.analysis.trace.trace import once_per_trace

@@ -12,13 +12,7 @@ from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.flame_tree import StackTree, depth_first
 from dasfprof.analysis.stack_samples.loop_blocks import loop_blocks as find_blocks
-from dasfprof.analysis.stack_samples.places import (
-    UNKNOWN,
-    By,
-    all_stacks,
-    hot_places,
-    places,
-)
+from dasfprof.analysis.stack_samples.places import UNKNOWN, By, all_stacks, hot_places, places
 from dasfprof.analysis.stack_samples.spent import Samples, samples_of, spent
 from dasfprof.analysis.tables.columns import integers, of_workers, text
 from dasfprof.analysis.tables.questions import question

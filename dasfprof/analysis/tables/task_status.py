@@ -11,13 +11,7 @@ from dasfprof.analysis.model.steps import groups_by, has_steps
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.task_runs import OPEN_STATES, STATUSES
-from dasfprof.analysis.tables.columns import (
-    LISTED,
-    first_rows,
-    folded,
-    origin_columns,
-    text,
-)
+from dasfprof.analysis.tables.columns import LISTED, first_rows, folded, origin_columns, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
 from dasfprof.schema.under_way import unfinished_in

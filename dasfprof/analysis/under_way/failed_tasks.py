@@ -15,12 +15,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
-from dasfprof.analysis.under_way.state import (
-    FailedTask,
-    Stack,
-    TaskUnderWay,
-    seconds_since,
-)
+from dasfprof.analysis.under_way.state import FailedTask, Stack, TaskUnderWay, seconds_since
 from dasfprof.database.ends import End
 from dasfprof.schema.resources import IDLE_INTERVAL
 
