@@ -84,18 +84,25 @@ def flags(values: Array, known: Array) -> pd.Series:
     return pd.Series(pd.arrays.BooleanArray(values, ~known))
 
 
-def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
-    """Return the events of a function, sorted by time, and the function of each event.
+def of_function(
+    run: Run, events: pd.DataFrame, function: str | None
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the events of a function, sorted by time, and columns about their task runs.
 
     If `function` is None, these are the events of all functions.
     """
     codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
-    if function is None:
-        return table, functions
-    selected = functions == function
-    return table[selected], functions[selected]
+    if function is not None:
+        selected = functions == function
+        table, functions = table[selected], functions[selected]
+    return table, {
+        "Time (s)": run.since_begin(table["time"]),
+        "Worker": of_workers(run, table["worker_id"]),
+        "Function": text(functions),
+        "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
+    }
 
 
 def run_of_rows(tasks: pd.DataFrame, table: pd.DataFrame) -> Array:

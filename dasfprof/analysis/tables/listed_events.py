@@ -12,14 +12,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import (
-    integers,
-    known_texts,
-    of_function,
-    of_workers,
-    run_of_rows,
-    text,
-)
+from dasfprof.analysis.tables.columns import integers, known_texts, of_function, run_of_rows, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.under_way import RUN
 
@@ -48,13 +41,10 @@ def logs(run: Run, function: str | None = None) -> pd.DataFrame:
         Printed lines, and records of coroutines and of threads that a task starts, are missing. At
         most 20 records and the first error of each task run are kept.
     """
-    table, functions = of_function(run, run.logs, function)
+    table, of_runs = of_function(run, run.logs, function)
     return pd.DataFrame(
         {
-            "Time (s)": run.since_begin(table["time"]),
-            "Worker": of_workers(run, table["worker_id"]),
-            "Function": text(functions),
-            "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
+            **of_runs,
             "Run ID": table["run_id"].to_numpy(),
             "Level": known_texts(table["level"]),
             "Logger": known_texts(table["logger"]),
@@ -89,17 +79,14 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
 
         Each worker records at most 1000 tracebacks.
     """
-    table, functions = of_function(run, run.tracebacks, function)
+    table, of_runs = of_function(run, run.tracebacks, function)
     runs = run.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
     of_key = runs.groupby("key_id")
     runs = runs.assign(attempt=of_key.cumcount() + 1, attempts=of_key["start"].transform("size"))
     attempt = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
     return pd.DataFrame(
         {
-            "Time (s)": run.since_begin(table["time"]),
-            "Worker": of_workers(run, table["worker_id"]),
-            "Function": text(functions),
-            "Task Key": text(run.keys.texts(table["key_id"].to_numpy())),
+            **of_runs,
             "Attempt": integers(attempt["attempt"].to_numpy(dtype=float)),
             "Attempts": integers(attempt["attempts"].to_numpy(dtype=float)),
             "Exception": known_texts(attempt["exception"].astype(object)),
