@@ -41,10 +41,7 @@ def _ratio(part: pd.Series, total: pd.Series) -> float:
 
 
 def compare_functions(
-    before: Sequence[Run],
-    after: Sequence[Run],
-    least: float,
-    by: By = "function",
+    before: Sequence[Run], after: Sequence[Run], least: float, by: By = "function"
 ) -> pd.DataFrame:
     """Return a table of the functions or steps of both groups. See `RunComparison.functions`.
 

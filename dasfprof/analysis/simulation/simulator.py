@@ -135,11 +135,7 @@ class Simulation:
     """
 
     def __init__(
-        self,
-        inputs: ReplayInputs,
-        held: Array,
-        cluster: ReplayCluster,
-        costs: Costs,
+        self, inputs: ReplayInputs, held: Array, cluster: ReplayCluster, costs: Costs
     ) -> None:
         count = len(inputs)
         self._cluster = cluster

@@ -152,9 +152,7 @@ def _of_pairs(_: Run, parts: Sequence[GroupSums], by: By = "worker") -> pd.DataF
 
 
 @question(
-    "Transfers between workers",
-    "balance",
-    in_parts=InParts(_pair_sums, _of_pairs, by=("worker",)),
+    "Transfers between workers", "balance", in_parts=InParts(_pair_sums, _of_pairs, by=("worker",))
 )
 def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
     """Sum up the transfers between workers.
