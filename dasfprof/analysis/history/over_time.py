@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -146,10 +146,8 @@ def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
 def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the trend of wall times since the pipeline's graph last changed. See `history`."""
     complete = [run for run in runs if _counts(run)]
-    same = len(complete)
-    while same and complete[same - 1]["shape"] == complete[-1]["shape"]:
-        same -= 1
-    walls = np.array([run["seconds"] for run in complete[same:]], dtype=float)
+    same = takewhile(lambda run: run["shape"] == complete[-1]["shape"], reversed(complete))
+    walls = np.array([run["seconds"] for run in same], dtype=float)[::-1]
     p_value = kendall_p(walls)
     slope = slope_of(walls) / float(np.median(walls)) * 100 if len(walls) > 1 else np.nan
     trend = "unknown" if len(walls) < FEWEST else "none"

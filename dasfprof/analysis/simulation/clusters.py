@@ -114,16 +114,15 @@ def _climb(
     # The number of machines grows until the deadline is met. Then smaller numbers are replayed, to
     # find the smallest one that meets the deadline.
     fewest = next((step for step in steps if in_time(step) or sized[step].refusal), 0)
-    if not fewest or sized[fewest].refusal:
-        return list(sized.values())
-    late = max((step for step in steps if step < fewest), default=0)
-    while fewest - late > 1:  # Bisect between the two numbers of machines.
-        middle = (late + fewest) // 2
-        late, fewest = (late, middle) if in_time(middle) else (middle, fewest)
-    # A few more machines may be cheaper, if they save a round of tasks.
-    for more in {fewest + 1, math.ceil(fewest * 1.25)}:
-        if more <= maximum:
-            in_time(more)
+    if fewest and not sized[fewest].refusal:
+        late = max((step for step in steps if step < fewest), default=0)
+        while fewest - late > 1:  # Bisect between the two numbers of machines.
+            middle = (late + fewest) // 2
+            late, fewest = (late, middle) if in_time(middle) else (middle, fewest)
+        # A few more machines may be cheaper, if they save a round of tasks.
+        for more in {fewest + 1, math.ceil(fewest * 1.25)}:
+            if more <= maximum:
+                in_time(more)
     return list(sized.values())
 
 
