@@ -1,6 +1,7 @@
-"""``dasfprof analyse`` on small traces, with values calculated by hand."""
+"""``dasfprof analyse`` and ``export`` on small traces, with values calculated by hand."""
 
 import csv
+import gzip
 import json
 from functools import partial
 from pathlib import Path
@@ -239,17 +240,21 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["nothing"], 1, "'nothing'"),
-        (["empty"], 1, "'empty' contains no trace files"),
-        (["notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
-        (["several/on"], 1, "'several/on' contains 2 runs: once, one"),
-        (["mine.msgpack", "--head", "0"], 2, "--head"),
-        (["mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
-        (["mine.msgpack", "-a", "transfers(by=open('x'))"], 2, "is not a question"),
-        (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
-        (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
-        (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
-        ([], 2, "SOURCE"),
+        (["analyse", "nothing"], 1, "'nothing'"),
+        (["analyse", "empty"], 1, "'empty' contains no trace files"),
+        (["analyse", "notes.txt"], 1, "notes.txt is neither a dasfprof nor a DASF trace"),
+        (["analyse", "several/on"], 1, "'several/on' contains 2 runs: once, one"),
+        (["analyse", "mine.msgpack", "--head", "0"], 2, "--head"),
+        (["analyse", "mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
+        (["analyse", "mine.msgpack", "-a", "transfers(by=open('x'))"], 2, "is not a question"),
+        (["analyse", "mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
+        (["analyse", "mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
+        (["analyse", "mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
+        (["analyse"], 2, "SOURCE"),
+        (["export", "mine.msgpack"], 2, "--to"),
+        (["export", "mine.msgpack", "--to", "excel"], 2, "'perfetto', 'csv', 'parquet'"),
+        (["export", "mine.msgpack", "--to", "csv", "-o", "notes.txt"], 1, "notes.txt"),
+        (["export", "mine.msgpack", "--to", "perfetto", "-o", "empty"], 1, "empty"),
     ],
 )
 def test_bad_input(
@@ -261,12 +266,38 @@ def test_bad_input(
     for name in ("one", "once"):
         write_trace(tmp_path / "several" / f"{name}-TracePlugin-h-0.msgpack", run=name)
     monkeypatch.chdir(tmp_path)
-    done = analyse(*args)
+    done = invoke(*args)
     assert done.exit_code == code
     assert message in done.stderr.replace("│", "")
-    if code == 1 and "below" not in message:
+    if code == 1 and "-o" not in args:
         assert done.stdout == ""
         assert done.stderr.count("\n") == 1
+
+
+def test_exports(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("export", trace, "--to", "perfetto")
+    assert result.exit_code == 0
+    document = json.loads(gzip.decompress((tmp_path / "mine.json.gz").read_bytes()))
+    assert document["otherData"]["run"] == "mine"
+    assert "Wrote mine.json.gz" in result.stdout
+    assert "ui.perfetto.dev" in result.stdout
+    # Directories are created.
+    result = invoke("export", trace.parent, "--to", "csv", "-o", tmp_path / "new" / "tables")
+    assert result.exit_code == 0
+    tables = list((tmp_path / "new" / "tables").iterdir())
+    assert f"{len(tables)} files" in " ".join(result.stdout.split())
+    assert "load-1" in (tmp_path / "new" / "tables" / "processed_tasks.csv").read_text()
+
+
+def test_a_run_s_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = write_trace(tmp_path / "a-TracePlugin-h-0.msgpack", *EVENTS, run="../up/\x1b[2J")
+    monkeypatch.chdir(tmp_path)
+    result = invoke("export", trace, "--to", "perfetto")
+    assert result.exit_code == 0
+    (written,) = tmp_path.glob("*.json.gz")
+    assert written.parent == tmp_path
+    assert "\x1b" not in result.stdout
 
 
 def test_only_a_span_of_time_is_read(trace: Path) -> None:
