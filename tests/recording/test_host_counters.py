@@ -1,4 +1,4 @@
-"""Counters and disks of the host.
+"""Counters of processes, and counters and disks of the host.
 
 This module has no cluster in its process, since Dask's monitor would read the patched counters.
 """
@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,24 @@ def test_a_disk_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     found = readings(DiskProbe(str(tmp_path)))
     assert found
     assert all(reading["total"] is reading["read_count"] is None for reading in found)
+
+
+def test_usage_is_what_psutil_tells() -> None:
+    usage, same = process.ProcessUsage(), psutil.Process()
+    usage.read()
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+    before, read, after = same.cpu_times(), usage.read(), same.cpu_times()
+    usage.close()
+    # psutil's values are in kernel ticks.
+    slack = 2 / os.sysconf("SC_CLK_TCK")
+    low, high = (times.user + times.system for times in (before, after))
+    assert low - slack <= read.cpu_seconds <= high + slack
+    assert abs(read.memory - same.memory_info().rss) <= 16 << 20
+    assert abs(read.descriptors - same.num_fds()) <= 4
+    assert abs(read.threads - same.num_threads()) <= 4
+    if read.read_bytes is not None:
+        counters = same.io_counters()
+        assert 0 <= read.read_bytes <= counters.read_bytes
+        assert 0 <= (read.write_bytes or 0) <= counters.write_bytes

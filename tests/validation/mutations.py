@@ -95,7 +95,7 @@ the wrong generation of garbage collections is left out
 bytes read and written are swapped
 - return int(words[read]), int(words[written])
 + return int(words[written]), int(words[read])
-@ recording/test_process_usage.py recording/test_resource_monitor.py
+@ recording/test_host_counters.py recording/test_resource_monitor.py
 the loosest control group counts
 - return min(limits)[::-1] if limits else None
 + return max(limits)[::-1] if limits else None
