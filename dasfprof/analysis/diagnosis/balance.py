@@ -48,11 +48,14 @@ _SPREAD_KEYS = {
     "key: merge on the key and a random number from 0 to 9, with each row of the smaller side "
     f"repeated for each number. {_ONE_PARTITION}",
 }
-#: Threshold (bytes): if one side of a merge is smaller, it can be sent to all workers.
-_BROADCAST_BYTES = 100e6
-_BROADCAST = (
-    "Use merge(..., broadcast=True): every worker then gets a copy of the smaller side (only "
-    "{smaller}), and the larger side is not moved."
+#: Threshold (bytes): if one side of a merge is smaller, all workers can get a copy of it.
+SMALL_SIDE = 100e6
+# With ``broadcast=True``, Dask would merge each partition of the larger side separately with each
+# partition of the smaller side.
+TO_ONE_PARTITION = (
+    "Call repartition(npartitions=1) on the smaller side of the merge ({smaller}). Dask then "
+    "merges each partition of the larger side with all of it, and moves only the smaller side, if "
+    "the merge has how='inner' or how= names the larger side."
 )
 #: Causes of stragglers that are not reported, because other rules report them or they do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
@@ -91,9 +94,9 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
     gain = _gain(run, stragglers, fat, is_done_elsewhere=True)
     shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
     joined = any(name.startswith(_JOINS) for name in shuffled)
-    transfers, smaller = _transfers_of_joins(run, stragglers.rows[fat])
-    broadcast = joined and of_key and smaller <= _BROADCAST_BYTES
-    if broadcast:
+    transfers, smaller, _ = transfers_of_join(run, stragglers.rows[fat])
+    is_small = joined and of_key and smaller <= SMALL_SIDE
+    if is_small:
         without = run.with_durations(transfers, 0.0)
         gain += run.saved(float(run.working[transfers].sum()) / run.threads, running=without)
     if gain < _GAIN * run.wall:
@@ -113,8 +116,8 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         "{function}, {times} times the median.",
         "The largest partition belongs to {key}. Large partitions by function: {_most}. "
         f"{why}See stragglers() and imbalance().",
-        _BROADCAST
-        if broadcast
+        TO_ONE_PARTITION
+        if is_small
         else _SPREAD_KEYS[joined]
         if of_key
         else "Split the data evenly before {function}, into partitions of about {usual}: when "
@@ -129,7 +132,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         **_by_function(run, stragglers.rows[fat]),
         of_key=of_key,
         joined=joined,
-        smaller=Bytes(smaller) if broadcast else None,
+        smaller=Bytes(smaller) if is_small else None,
         seconds=gain,
         function=_function(run, row),
         **_place(run, row),
@@ -152,21 +155,23 @@ def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
     return names, bool(names) and not any("rechunk" in name for name in names)
 
 
-def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return the task runs that transfer the inputs of the P2P joins among `rows`.
+def transfers_of_join(run: RunFigures, rows: Array) -> tuple[Array, float, float]:
+    """Return the task runs that transfer the inputs of the P2P join that `rows` belong to.
 
-    The second value is the size of the smaller of both inputs in bytes. It is infinite if a size is
-    unknown, or if there are not exactly two inputs.
+    The other values are the bytes of the smaller and of the larger input. They are infinite if a
+    size is unknown, or if there are not exactly two inputs, such as those of several joins.
     """
     codes, names = run.functions.codes, run.function_names.astype(str)
     joins = rows[np.array([name.startswith(_JOINS) for name in names], dtype=bool)[codes[rows]]]
     before = run.inputs_of(np.flatnonzero(run.inputs_of(joins)))
     transfers = np.flatnonzero(before & np.char.endswith(names, "transfer")[codes])
-    keys = run.trace.tasks["key_id"].to_numpy()[transfers]
+    # Dask repeats all transfers of a shuffle if one of its workers dies.
+    keys, first = np.unique(run.trace.tasks["key_id"].to_numpy()[transfers], return_index=True)
     sides, heads = np.unique(run.trace.keys.head_ids[keys], return_inverse=True)
-    sizes = np.bincount(heads, weights=run.task_column("input_size")[transfers])
-    known = len(sides) == 2 and np.isfinite(sizes).all()
-    return transfers, float(sizes.min()) if known else float("inf")
+    sizes = np.bincount(heads, weights=run.task_column("input_size")[transfers[first]])
+    if len(sides) != 2 or not np.isfinite(sizes).all():
+        return transfers, float("inf"), float("inf")
+    return transfers, float(sizes.min()), float(sizes.max())
 
 
 @rule("stragglers", causes="load-imbalance too-few-tasks")

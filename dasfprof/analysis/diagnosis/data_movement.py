@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.diagnosis.balance import SMALL_SIDE, TO_ONE_PARTITION, transfers_of_join
 from dasfprof.analysis.diagnosis.cores import fewer_threads
 from dasfprof.analysis.diagnosis.memory_growth import TRIM
 from dasfprof.analysis.diagnosis.registry import FEWER, MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.transfers import moved_outputs, shuffled_bytes
+from dasfprof.analysis.model.transfers import moved_outputs, p2p_outputs, shuffled_bytes
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
@@ -21,6 +22,9 @@ from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 #: Thresholds of waits for transfers: fraction of thread time, and fraction of the critical path.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
+#: Thresholds of a merge with a small table: bytes of the larger table as a multiple of those of the
+#: smaller one, and fraction of the wall time that moving both of them takes.
+_LARGER, _MERGING = 5.0, 0.1
 #: Threshold (bytes per second): the size of slower transfers does not explain their duration.
 _SLOW = 1e6
 #: Threshold (fraction of the transfers' time): time of serializing that counts as the cause.
@@ -39,7 +43,8 @@ _BAG_GROUPBY = "groupby_tasks_group_hash"
 
 @rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find a run whose threads wait for data from other workers."""
+    """Find a run whose threads wait for data from other workers, or merge a small table."""
+    yield from _merge_of_small_table(run)
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
     if share < _TRANSFER_WAIT and on_path < _TRANSFER_PATH * run.wall:
         return
@@ -118,6 +123,38 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         hosts=Count(hosts),
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=str(names[most]),
+    )
+
+
+def _merge_of_small_table(run: RunFigures) -> Iterator[Finding]:
+    """Find the most expensive P2P join of a large table with a small one."""
+    outputs = np.flatnonzero(p2p_outputs(run.trace))
+    layers, joins = run.layers.codes[outputs], []
+    for layer in np.unique(layers).tolist():
+        transfers, smaller, larger = transfers_of_join(run, outputs[layers == layer])
+        if smaller <= SMALL_SIDE and smaller * _LARGER <= larger:
+            moving = float(run.working[transfers].sum())
+            joins.append((moving, transfers, smaller, larger, outputs[layers == layer][0]))
+    if not joins:
+        return
+    moving, transfers, smaller, larger, output = max(joins, key=lambda join: join[0])
+    without = run.with_durations(transfers, 0.0)
+    seconds = run.saved(moving / run.threads, running=without)
+    if seconds < _MERGING * run.wall:
+        return
+    yield Finding.of(
+        "A merge moves both of its tables between workers, although one has only {smaller}.",
+        "The larger table has {larger}. {tasks:task} took {moving} to prepare the partitions of "
+        'both tables and to send them, not counting CPU wait. See transfers("function").',
+        TO_ONE_PARTITION,
+        smaller=Bytes(smaller),
+        larger=Bytes(larger),
+        tasks=Count(len(transfers)),
+        moving=Seconds(moving),
+        seconds=seconds,
+        # The advice does not help if the merge keeps rows of the smaller table without a match.
+        at_most="medium",
+        function=str(run.function_names[run.functions.codes[output]]),
     )
 
 

@@ -479,15 +479,33 @@ def sum_of_pieces(number: int, options: dict[str, Any]) -> int:
     return total
 
 
-@follows("data-skew", "broadcast=")
+@follows("data-skew", "repartition()", "how=")
 def merges_a_hot_key(_: Client, advised: bool) -> Any:
     random, rows = np.random.default_rng(0), 1_500_000
     keys = np.where(random.random(rows) < 0.8, 7, random.integers(0, 1000, rows))
     others = {f"c{number}": random.normal(size=rows) for number in range(6)}
     sales = dd.from_pandas(pd.DataFrame({"key": keys, **others}), npartitions=16)
     rates = dd.from_pandas(pd.DataFrame({"key": range(1000), "rate": 2}), npartitions=4)
-    merged = sales.merge(rates, on="key", broadcast=advised)
+    merged = sales.merge(rates.repartition(npartitions=1) if advised else rates, on="key")
     return int(merged["rate"].sum().compute())
+
+
+@follows("transfer-bound", "repartition()", "npartitions=")
+def merges_a_small_table(_: Client, advised: bool) -> Any:
+    sales = dd.from_map(large_table, range(40))
+    rates = dd.from_map(small_table, range(20))
+    merged = sales.merge(rates.repartition(npartitions=1) if advised else rates, on="key")
+    return round(merged["rate"].sum().compute())
+
+
+def large_table(number: int) -> pd.DataFrame:
+    random = np.random.default_rng(number)
+    return pd.DataFrame({"key": random.integers(0, 50_000, 300_000), "x": random.random(300_000)})
+
+
+def small_table(number: int) -> pd.DataFrame:
+    keys = np.arange(number, 50_000, 20)
+    return pd.DataFrame({"key": keys, "rate": keys / 3})
 
 
 @follows("per-process-lock", "threads_per_worker=", cluster=(2, 3), advised=(6, 1))
@@ -567,6 +585,7 @@ WITHOUT: dict[str, set[str]] = {
         "client.run()",
         "agg()",
         "array.rechunk()",
+        "broadcast=",
         "read_csv()",
         "read_parquet()",
         "split_row_groups=",
