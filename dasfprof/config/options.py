@@ -8,8 +8,6 @@ run`` and ``%%dasfprof``, and the fields of a run's settings.
 from __future__ import annotations
 
 import json
-import textwrap
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
@@ -153,14 +151,6 @@ def _declared(kind: type) -> dict[str, Option]:
 RECORDING = _declared(AllOptions)
 #: All settings by name.
 SETTINGS = {**RECORDING, **_declared(ConfigOptions)}
-
-
-def as_parameters(options: Iterable[Option]) -> str:
-    """Return the text about options for the section "Parameters" of a docstring."""
-    return "\n".join(
-        f"{option.name}\n{textwrap.indent(textwrap.fill(option.meaning, 92), '    ')}"
-        for option in options
-    )
 
 
 def ensure_defaults() -> None:

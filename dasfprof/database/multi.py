@@ -189,7 +189,7 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Trac
             identity = max(same_name, key=lambda known: runs[known].created, default=identity)
         run = runs.setdefault(identity, TraceFiles(name))
         run.files.append(path)
-        created = _seconds(header.get("run_created", header.get("created")))
+        created = seconds_or_none(header.get("run_created", header.get("created"))) or 0.0
         run.created = min(run.created or created, created or run.created)
     return sorted(runs.values(), key=lambda run: run.created, reverse=True)
 
@@ -279,8 +279,9 @@ def _header(path: Path) -> dict[str, Any] | None:
     return header
 
 
-def _seconds(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else 0.0
+def seconds_or_none(value: Any) -> float | None:
+    """Return a time from a header, or None if the value is not a time."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
 def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:

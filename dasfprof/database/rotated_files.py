@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dasfprof.database.multi import identity_of
+from dasfprof.database.multi import identity_of, seconds_or_none
 from dasfprof.database.reader import TimeRange, TraceFile
 from dasfprof.text import count_of, format_date
 
@@ -133,8 +133,8 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
         yield Segment(
             number,
             file.path.name,
-            _seconds(header.get("created")),
-            _seconds(end),
+            seconds_or_none(header.get("created")),
+            seconds_or_none(end),
             continues,
             owner,
             count if type(count) is int and count >= 0 else None,
@@ -174,10 +174,6 @@ def _describe_part(before: Segment, after: Segment, events: int) -> str:
         at = "" if after.begin is None else f" before {format_date(after.begin)} (UTC)"
         cause = f"it was truncated{at} during recording"
     return f"{count_of(events, 'event')} that had been written to it are lost: {cause}."
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
 def absent_files(headers: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from dasfprof.database.writer import TraceWriter
 
@@ -103,16 +101,3 @@ class HookGuard:
         while steps:
             with self.catching(where):
                 steps.pop()()
-
-    async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
-        """Call all functions that end a plugin, from last to first.
-
-        They run in a thread, or on the event loop if the worker is closing.
-        """
-        # The close of a worker must not await. After SIGTERM, `dask worker --no-nanny` ends its
-        # event loop, which would cancel the close at its next await. Dask would then wait forever
-        # for the close.
-        if worker.status.name == "closing":
-            self.call_all("teardown", steps)
-        else:
-            await in_thread(partial(self.call_all, "teardown", steps))

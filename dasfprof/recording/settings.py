@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import tempfile
+import textwrap
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -28,7 +29,6 @@ from dasfprof.config.options import (
     AllOptions,
     RunOptions,
     ShipName,
-    as_parameters,
     ensure_defaults,
     setting,
 )
@@ -53,7 +53,11 @@ def documented(call: Call) -> Call:
     The replacements are the options of a recording. This is a decorator.
     """
     doc = inspect.getdoc(call) or ""
-    call.__doc__ = doc.replace("{options}", as_parameters(RECORDING.values()))
+    options = (
+        f"{option.name}\n{textwrap.indent(textwrap.fill(option.meaning, 92), '    ')}"
+        for option in RECORDING.values()
+    )
+    call.__doc__ = doc.replace("{options}", "\n".join(options))
     function: Any = vars(call).get("__init__", call)
     parameters = dict(inspect.signature(function).parameters)
     types = get_type_hints(AllOptions)

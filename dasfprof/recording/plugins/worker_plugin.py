@@ -9,6 +9,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import psutil
@@ -16,7 +17,7 @@ import psutil
 from dasfprof.database import FileDatabase
 from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.dask_internals.undocumented import memory_sizes
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.probes.process import cpu_group, memory_group
 from dasfprof.recording.settings import RunSettings
 from dasfprof.system import descriptor_limit
@@ -136,7 +137,14 @@ class RecordingPart(ABC):
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""
         with self._guard.catching("teardown"):
-            await self._guard.end(worker, self._undo)
+            end = partial(self._guard.call_all, "teardown", self._undo)
+            # The close of a worker must not await. After SIGTERM, `dask worker --no-nanny` ends its
+            # event loop, which would cancel the close at its next await. Dask would then wait
+            # forever for the close.
+            if worker.status.name == "closing":
+                end()
+            else:
+                await in_thread(end)
 
     def end(self) -> None:
         """Stop recording as `teardown` does, but without using an event loop."""
