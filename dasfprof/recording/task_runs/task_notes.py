@@ -129,9 +129,8 @@ def worker_notes(guard: HookGuard) -> FlatNotes:
 
 
 def _run_columns(runs: Fields) -> dict[str, Any]:
-    starts, stops, done = runs["start"], runs["stop"], runs["done"]
-    executing, readings, cpu = runs["executing"], runs["reading"], runs["cpu"]
-    threads, collecting = runs["thread"], runs["collecting"]
+    starts, stops, readings = runs["start"], runs["stop"], runs["reading"]
+    names, threads, collecting = runs["prefix"], runs["thread"], runs["collecting"]
     are_brief = set(map(type, readings)) == {float}
     corrections = readings if are_brief else list(map(correction_of, readings))
     try:
@@ -140,25 +139,27 @@ def _run_columns(runs: Fields) -> dict[str, Any]:
         durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
         begins = begins - number_array(corrections, "<f8")
     except struct.error:  # Some times or corrections are None.
-        facts = (starts, stops, executing, done, runs["correction"], corrections)
-        begins, durations = zip(*map(_times, *facts), strict=True)
+        facts = (runs["executing"], runs["done"], runs["correction"], corrections)
+        begins, durations = zip(*map(_times, starts, stops, *facts), strict=True)
+    if are_brief:
+        run_queue: Any = np.zeros(len(readings))
+    else:
+        run_queue = list(map(run_queue_seconds, readings, durations, runs["cpu"]))
+    if not all(names):
+        names = [name or key_split(key) for name, key in zip(names, runs["key"], strict=True)]
+    if None in threads:  # Coroutines have no thread, so their collections are unknown.
+        pairs = zip(collecting, threads, strict=True)
+        collecting = [None if thread is None else seconds for seconds, thread in pairs]
     return {
         **runs,
         "timestamp": begins,
         "duration": durations,
-        "name": _names(runs),
+        "name": names,
         "run_id": _or_minus_one(runs["run_id"]),
         "dtype": _dtype_texts(runs["dtype"]),
-        "run_queue": np.zeros(len(readings)) if are_brief else _run_queue(readings, durations, cpu),
-        "collecting": _of_threads(collecting, threads) if None in threads else collecting,
+        "run_queue": run_queue,
+        "collecting": collecting,
     }
-
-
-def _names(runs: Fields) -> list[str]:
-    prefixes = runs["prefix"]
-    if all(prefixes):
-        return prefixes
-    return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
 
 def _dtype_texts(dtypes: list[Any]) -> list[str | None]:
@@ -200,19 +201,6 @@ def _times(  # noqa: PLR0917
     # A heartbeat may have changed the correction before Dask read it. The start is therefore moved
     # such that the task run ends by `done`, but does not start before `executing`.
     return max(executing or 0.0, min(start - assumed, done - duration)), duration
-
-
-def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
-    return [
-        run_queue_seconds(reading, duration, seconds) if reading is not None else None
-        for reading, duration, seconds in zip(readings, durations, cpu, strict=True)
-    ]
-
-
-def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return a copy of `values`, with None for each task run that had no thread."""
-    pairs = zip(values, threads, strict=True)
-    return [None if thread is None else value for value, thread in pairs]
 
 
 def _or_minus_one(run_ids: list[Any]) -> Any:
