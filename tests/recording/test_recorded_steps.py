@@ -81,6 +81,7 @@ class Unnamed:
 def test_futures_belong_to_steps_spans_and_annotations(client: Client, tmp_path: Path) -> None:
     @dasfprof.step("decorated")
     def compute(x: int, *, y: int) -> Any:
+        """Compute."""
         return client.submit(load, x + y, pure=False).result()
 
     with dasfprof.profile(client, directory=tmp_path) as run:
