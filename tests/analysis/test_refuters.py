@@ -69,6 +69,21 @@ def test_each_changed_figure_is_refuted(tmp_path: Path) -> None:
         assert refute(tmp_path, [replace(finding, figures=figures)]), name
 
 
+def test_functions_of_the_program_are_named_with_a_function_of_dask(tmp_path: Path) -> None:
+    facts = {"name": "fit", "source": None}
+    apply = {"function": "dask.utils.apply", "file": "/x/site-packages/dask/utils.py", "line": 47}
+    train = {
+        "function": "model.train",
+        "file": "/me/model.py",
+        "line": 7,
+        "missing": "no such file",
+    }
+    sources = [{**apply, "missing": "of a library", **facts}, {**train, **facts}]
+    (finding,) = findings_of(replace(slow_function(), sources=sources), tmp_path)
+    assert finding.figures["calls"] == "train (model.py:7)"
+    assert "Speed up train (model.py:7)." in finding.to_dict()["Suggestion"]
+
+
 def test_sentences_are_free_but_seconds_beyond_the_run_are_refuted(tmp_path: Path) -> None:
     (finding,) = findings_of(slow_function(), tmp_path)
     text = "Most of the time goes into one function."

@@ -235,7 +235,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
         others=Seconds(others / others_count) if others_count else None,
         on_cpu=Share(run.cpu[of_function].sum() / run.working[of_function].sum()),
         hottest=hottest_line(run.trace, name),
-        _frame=frame or name,
+        _frame=frame or run.called_by(name) or name,
         faster=Seconds(faster),
         p2p=p2p,
         # It is unknown whether the function can be made faster.

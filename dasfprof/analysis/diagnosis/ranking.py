@@ -116,11 +116,19 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
         return [Finding.of(text, why, todo, rule=FAILED, of_rule=slug, error=why, at_most="info")]
 
 
+#: Names that Dask gives to tasks of dataframes, and that programs do not contain.
+_OF_DASK = {"operation": "a method of a dataframe or column", "chunk": "a part of a reduction"}
+
+
 def located(finding: Finding, run: RunFigures) -> Finding:
-    """Add to a finding the step, line and client that have most of its function's seconds."""
+    """Add to a finding what its function calls, and its main step, line and client by seconds."""
     name = finding.function
     if name is None:
         return finding
+    if calls := run.called_by(name):
+        finding = finding.adding(f"{name} calls {calls}.", calls=calls)
+    elif name in _OF_DASK:
+        finding = finding.adding(f"{name} is Dask's name for {_OF_DASK[name]}.")
     if has_steps(run.trace):
         step, share = _most(name, run, *step_groups(run.trace.tasks))
         if step not in ("", NO_STEP):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -340,6 +341,22 @@ class RunFigures(UnusualRuns):
     def life_label(self, life: int) -> str:
         """Return the label of a worker instance."""
         return str(self.trace.workers["worker"].iloc[life])
+
+    def called_by(self, function: str) -> str:
+        """Return the program's functions that a function's tasks call, such as ``fit (a.py:3)``.
+
+        The result is empty if none is known, or if the tasks are named after the only one.
+        """
+        code = self.trace.function_code
+        code = code[((code["name"] == function) & (code["missing"] != "of a library")).to_numpy()]
+        places = code[["function", "file", "line"]].drop_duplicates().itertuples(index=False)
+        names = {
+            f"{PurePath(file).name}:{line}": str(name).rpartition(".")[2]
+            for name, file, line in places
+        }
+        if [name.lower() for name in names.values()] == [function.lower()]:
+            return ""
+        return excerpt(", ".join(f"{name} ({place})" for place, name in names.items()))
 
     def key_text(self, row: int) -> str:
         """Return the key of a task run as text."""
