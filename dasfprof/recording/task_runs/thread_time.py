@@ -224,25 +224,20 @@ class RunQueue:
                 self._guard.caught(RUN_TASK)
             try:
                 outcome = run(task, *args, **kwargs)
-                if file is not None and len(self.readings) < _MOST:
-                    self._ended(file, before, task.key, outcome, args)
+                try:
+                    if file is not None and len(self.readings) < _MOST:
+                        start, stop = outcome["start"], outcome["stop"]
+                        correction = args[1] if len(args) > 1 else None
+                        self.readings[task.key] = file.reading(before, start, stop, correction)
+                        if self._storage is not None and file.read_at == stop:
+                            self._storage.ended(task.key, stop, stop - start < BRIEF)
+                except Exception:
+                    self._guard.caught(RUN_TASK)
                 return outcome
             finally:
                 file = None  # The traceback of a task's error keeps this frame alive.
 
         return run_measured
-
-    def _ended(
-        self, file: ThreadFile, before: bytes | None, key: Any, outcome: Any, args: tuple[Any, ...]
-    ) -> None:
-        try:
-            start, stop = outcome["start"], outcome["stop"]
-            correction = args[1] if len(args) > 1 else None
-            self.readings[key] = file.reading(before, start, stop, correction)
-            if self._storage is not None and file.read_at == stop:
-                self._storage.ended(key, stop, stop - start < BRIEF)
-        except Exception:
-            self._guard.caught(RUN_TASK)
 
     def stop(self) -> None:
         """Stop reading, and close the files. Files of running tasks are closed when these end."""
