@@ -15,12 +15,7 @@ from distributed import Client
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.multi import files_of_run
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.recording.cluster.calls import (
-    commit_on_scheduler,
-    commit_on_worker,
-    running_plugins,
-    runs_on_scheduler,
-)
+from dasfprof.recording.cluster.calls import commit_plugins, running_plugins, runs_on_scheduler
 from dasfprof.recording.cluster.clients import remove_plugins
 from dasfprof.recording.cluster.home import FileCollector, Home
 from dasfprof.recording.cluster.link import (
@@ -250,8 +245,8 @@ class ProfiledRun:
             return
         try:
             _, answers = await asyncio.gather(
-                self._link.on_scheduler(commit_on_scheduler, self._plugins),
-                self._link.on_workers(commit_on_worker, self._plugins),
+                self._link.on_scheduler(commit_plugins, self._plugins),
+                self._link.on_workers(commit_plugins, self._plugins),
             )
         except GONE as error:
             self._add_unanswered({SCHEDULER: error_text(error)})

@@ -155,7 +155,7 @@ def test_the_plugin_travels_as_source_text(tmp_path: Path) -> None:
 def test_functions_by_value_are_functions_there() -> None:
     from dasfprof.recording.cluster import calls as cluster_calls
 
-    for name in ("check_process", "commit_on_worker", "list_with_profiles", "read_chunk"):
+    for name in ("check_process", "commit_plugins", "list_with_profiles", "read_chunk"):
         function = getattr(cluster_calls, name)
         assert by_value(function) is function
         back = pickle.loads(dumps(function))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from dasfprof.recording.cluster.by_value import by_value
-from dasfprof.recording.guard import in_thread
 
 
 @by_value
@@ -44,21 +43,17 @@ def check_process(directory: str, storage: str) -> str | None:
 
 
 @by_value
-async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
-    """Write everything that the worker's plugins with these names have recorded so far."""
+async def commit_plugins(names: list[str], dask_worker: Any) -> None:
+    """Write everything that the plugins with these names have recorded so far.
+
+    `dask_worker` is a worker. On the scheduler, Dask passes the scheduler.
+    """
     for name in names:
         commit = getattr(dask_worker.plugins.get(name), "commit", None)
         if commit is not None:
             from dasfprof.recording.guard import in_thread
 
             await in_thread(commit)
-
-
-async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
-    """Write everything that the scheduler's plugins with these names have recorded so far."""
-    for name in names:
-        if name in dask_scheduler.plugins:
-            await in_thread(dask_scheduler.plugins[name].commit)
 
 
 @by_value
