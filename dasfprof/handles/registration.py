@@ -25,9 +25,10 @@ from dasfprof.recording.cluster.clients import (
     remove_plugins,
 )
 from dasfprof.recording.cluster.home import Home
-from dasfprof.recording.cluster.link import ClusterLink, is_on_network, within
+from dasfprof.recording.cluster.link import ClusterLink, is_on_network
 from dasfprof.recording.cluster.program import announce, this_process
 from dasfprof.recording.cluster.task_clients import sent_before
+from dasfprof.recording.dask_internals.inspection.looks import within
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker_profiler import WorkerProfiler

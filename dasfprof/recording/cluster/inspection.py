@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from distributed import rpc
 from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.errors import NoSchedulerError
 from dasfprof.recording.cluster.by_value import WithModules
 from dasfprof.recording.cluster.calls import run_pickled
-from dasfprof.recording.cluster.link import within
 from dasfprof.recording.dask_internals.inspection.looks import (
     look_at_scheduler,
     look_at_worker,
     look_at_workers,
+    request,
     state_of_nannys_process,
+    within,
 )
 from dasfprof.recording.dask_internals.inspection.processes import state_of_listener
 
@@ -117,7 +117,8 @@ class _SchedulerCalls:
         """Return whether a scheduler answers in time. Raise an error if another process answers."""
         # A worker or a nanny would log an error for a call that only schedulers know, so the
         # process is first asked for its identity.
-        identity = await self._answer(self._identity(), self.limit)
+        call = request(self.address, self.connection_args, "identity")
+        identity = await self._answer(call, self.limit)
         if identity is None:
             await self._check_listening()
             return False
@@ -129,10 +130,6 @@ class _SchedulerCalls:
             f"a {identity.get('type')} listens at {self.address}, not a scheduler. Pass the "
             f"scheduler's address: {address}. client.scheduler_info() shows it."
         )
-
-    async def _identity(self) -> Any:
-        async with rpc(self.address, connection_args=self.connection_args) as server:
-            return await server.identity()
 
     async def _answer(self, answer: Coroutine[Any, Any, Any], limit: float) -> Any:
         """Wait for an answer and return it, or return None if it does not arrive in time.
@@ -166,15 +163,10 @@ class _SchedulerCalls:
         NoSchedulerError
             If the process that answers is not a Dask scheduler, or refuses to run functions.
         """
-
-        async def run() -> Any:
-            async with rpc(self.address, connection_args=self.connection_args) as scheduler:
-                pickled = dumps(WithModules(function)), args
-                return await scheduler.run_function(
-                    function=dumps(run_pickled), args=dumps(pickled), kwargs=dumps({})
-                )
-
-        response = await self._answer(run(), limit or self.limit)
+        pickled = dumps((dumps(WithModules(function)), args))
+        message = {"function": dumps(run_pickled), "args": pickled}
+        call = request(self.address, self.connection_args, "run_function", **message)
+        response = await self._answer(call, limit or self.limit)
         if response is None:
             return None
         if not isinstance(response, dict) or response.get("status") != "OK":

@@ -12,53 +12,26 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from distributed import Client, rpc
-from distributed.comm import CommClosedError, get_address_host_port
+from distributed import Client
+from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.recording.cluster.calls import report_client
+from dasfprof.recording.dask_internals.inspection.looks import request, within
 from dasfprof.recording.dask_internals.undocumented import error_in
 from dasfprof.text import name_first
 
-
-async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for a call for at most `limit` seconds, even if the call ignores its cancellation.
-
-    Raises
-    ------
-    asyncio.TimeoutError
-        If the call takes longer.
-    """
-    task = asyncio.ensure_future(call)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
-    finally:
-        if not task.done():
-            task.add_done_callback(_ignore_outcome)
-            task.cancel()
-    if not done:
-        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
-    return task.result()
-
-
-def _ignore_outcome(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a call that is no longer awaited, so that asyncio logs nothing."""
-    if not task.cancelled():
-        task.exception()
-
-
 #: Errors of calls to a process that has ended, is closing or does not answer.
-GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
+GONE = (OSError, asyncio.TimeoutError, RuntimeError, ValueError)
 
 #: Name under which results list the scheduler. The other processes are listed by address.
 SCHEDULER = "the scheduler"
@@ -116,15 +89,19 @@ class ClusterLink:
         asyncio.TimeoutError, OSError
             If the scheduler did not answer in time, or cannot be reached.
         """
+        call = self._run(function=dumps(function), args=dumps(args))
+        return _result(await within(self.limit if limit is None else limit, call))
 
-        async def run() -> Any:
-            async with self._scheduler() as scheduler:
-                response = await scheduler.run_function(
-                    function=dumps(function), args=dumps(args), kwargs=dumps({})
-                )
-            return _result(response)
-
-        return await within(self.limit if limit is None else limit, run())
+    async def _run(self, **message: Any) -> Any:
+        if self._client.status == "running":
+            return await self._client.scheduler.run_function(**message)
+        # Check first that a process listens, because Dask would repeat the attempt to connect. With
+        # TLS there is no such check: the scheduler would log a warning about a connection without a
+        # handshake.
+        if self.address.startswith("tcp://"):
+            _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
+            writer.close()
+        return await request(self.address, self._connection_args, "run_function", **message)
 
     async def on_workers(
         self, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
@@ -157,34 +134,17 @@ class ClusterLink:
             raise OSError(answers.silent.get(process, f"{process} has left the cluster"))
         return answers.results[process]
 
-    @asynccontextmanager
-    async def _scheduler(self) -> AsyncIterator[Any]:
-        if self._client.status == "running":
-            yield self._client.scheduler
-        else:
-            # Check first that a process listens, because Dask would repeat the attempt to connect.
-            # With TLS there is no such check: the scheduler would log a warning about a connection
-            # without a handshake.
-            if self.address.startswith("tcp://"):
-                _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
-                writer.close()
-            async with rpc(self.address, connection_args=self._connection_args) as scheduler:
-                yield scheduler
-
 
 async def ask_workers(
     function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
 ) -> Answers:
     """Run a pickled function on workers at the same time. Called on the scheduler."""
-    connection_args, answers = dask_scheduler.connection_args, Answers()
+    answers, message = Answers(), {"function": function, "args": args}
 
     async def ask(address: str) -> None:
-        async def run() -> Any:
-            async with rpc(address, connection_args=connection_args) as worker:
-                return _result(await worker.run(function=function, args=args))
-
+        call = request(address, dask_scheduler.connection_args, "run", **message)
         try:
-            answers.results[address] = await within(limit, run())
+            answers.results[address] = _result(await within(limit, call))
         except asyncio.TimeoutError as error:
             answers.silent[address] = str(error)
         except Exception as error:

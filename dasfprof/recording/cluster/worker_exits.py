@@ -14,13 +14,11 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed import rpc
-
 from dasfprof.database.reader import CLIENT_GONE
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.cluster.clients import end_run, run_in_background
-from dasfprof.recording.cluster.link import within
 from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX
+from dasfprof.recording.dask_internals.inspection.looks import request, within
 from dasfprof.recording.dask_internals.undocumented import observe_handler
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
@@ -85,7 +83,9 @@ class WorkerExits:
             # A nanny logs the reason before it ends its worker. If the program ends, the nanny
             # itself ends soon after that.
             for _ in range(_TRIES):
-                code, latest_reason = exit_in(await within(_LIMIT, self._logs(nanny)), pid)
+                call = request(nanny, self._connection_args, "get_logs", n=_MESSAGES)
+                logs = [str(text) for _, text in await within(_LIMIT, call)]
+                code, latest_reason = exit_in(logs, pid)
                 reason = reason or latest_reason
                 if code is not None:
                     self._listener(address, code, reason)
@@ -96,10 +96,6 @@ class WorkerExits:
                 self._listener(address, None, reason)
         except Exception:
             self._guard.caught("how a worker's process ended")
-
-    async def _logs(self, nanny: str) -> list[str]:
-        async with rpc(nanny, connection_args=self._connection_args) as server:
-            return [str(text) for _, text in await server.get_logs(n=_MESSAGES)]
 
     async def finish(self) -> None:
         """Wait for at most `_END` seconds until the nannies that were asked have answered."""

@@ -15,11 +15,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from distributed import rpc
-
 from dasfprof.database import FileDatabase
 from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
+from dasfprof.recording.dask_internals.inspection.looks import request, within
 from dasfprof.recording.settings import RunSettings, sees_mark
 from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, digest_of, profiles_of
 from dasfprof.recording.shipping.receiver import OPERATION, receivers
@@ -81,8 +80,11 @@ class SchedulerSender(Sender):
         ]
         message = {"worker": self._worker.address, "files": files, "wait": wait, "last": last}
         message["run"] = self.run_uuid
-        call = self._over_separate_connection if self._is_separate else self._over_worker
-        reply = call(message, limit)
+        if self._is_separate:
+            call = request(self._address, self._worker.connection_args, OPERATION, **message)
+            reply = asyncio.run(within(limit, call))
+        else:
+            reply = self._over_worker(message, limit)
         if not isinstance(reply, dict):  # The run has ended, or the scheduler has no such handler.
             raise OverError
         for tail, data in parts:
@@ -112,14 +114,6 @@ class SchedulerSender(Sender):
         except FuturesTimeoutError:
             self._call.cancel()
             raise
-
-    def _over_separate_connection(self, message: dict[str, Any], limit: float) -> Any:
-        async def send() -> Any:
-            arguments = self._worker.connection_args
-            async with rpc(self._address, timeout=limit, connection_args=arguments) as scheduler:
-                return await getattr(scheduler, OPERATION)(**message)
-
-        return asyncio.run(asyncio.wait_for(send(), limit))
 
 
 #: New data is uploaded as a piece when it has this many bytes, or this many seconds after the last

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from itertools import islice
+from collections.abc import Coroutine
+from itertools import chain, islice
 from typing import Any
 
 from distributed import rpc
@@ -22,9 +23,9 @@ from dasfprof.recording.dask_internals.inspection.processes import process_state
 from dasfprof.recording.dask_internals.inspection.stacks import core_waits, frames_of_coroutine
 from dasfprof.recording.dask_internals.inspection.views import (
     MOST_KEYS,
+    held_locks,
     scheduler_view,
     tasks_under_way,
-    worker_view,
 )
 
 #: Threshold (seconds): if a worker has not answered after this time, its process is examined.
@@ -44,14 +45,13 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        The entries of `scheduler_view`, and ``host``, ``time``, ``quiet`` (seconds since a task
-        started or ended, or None if unknown), ``failed`` and ``runs``. ``failed`` lists the tasks
-        that failed and are not retried, as dicts with ``key, function, message, worker,
-        dependents``. ``runs`` has the directory and the id of each run that is being recorded.
+        The entries of `scheduler_view`, and ``time``, ``quiet`` (seconds since a task started or
+        ended, or None if unknown), ``failed`` and ``runs``. ``failed`` lists the tasks that failed
+        and are not retried, as dicts with ``key, function, message, worker, dependents``. ``runs``
+        has the directory and the id of each run that is being recorded.
     """
     return {
         **scheduler_view(dask_scheduler),
-        "host": socket.gethostname(),
         "time": time.time(),
         "quiet": _quiet(dask_scheduler),
         "failed": _failed(dask_scheduler),
@@ -151,35 +151,48 @@ async def look_at_workers(
     }
 
 
+async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for a call for at most `limit` seconds, even if the call ignores its cancellation.
+
+    Raises
+    ------
+    asyncio.TimeoutError
+        If the call takes longer.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit)
+    finally:
+        if not task.done():
+            # If the connection were not aborted, Dask would log a warning.
+            for frame in frames_of_coroutine(task.get_coro()):
+                abort = getattr(frame.f_locals.get("comm"), "abort", None)
+                if abort is not None:
+                    abort()
+            # If nobody retrieved the exception, asyncio would log it.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            task.cancel()
+    if not done:
+        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
+    return task.result()
+
+
+async def request(address: str, connection_args: Any, handler: str, **message: Any) -> Any:
+    """Send a message to a handler of a process of the cluster, and return the answer."""
+    async with rpc(address, connection_args=connection_args) as process:
+        return await getattr(process, handler)(**message)
+
+
 async def _call(
     address: str, scheduler: Any, function: bytes, args: tuple[Any, ...], limit: float
 ) -> Any:
     """Run a pickled function in another process of the cluster, and return its result."""
-
-    async def run() -> Any:
-        async with rpc(address, connection_args=scheduler.connection_args) as process:
-            return await process.run(function=function, args=dumps(args))
-
-    call = asyncio.ensure_future(run())
-    done, _ = await asyncio.wait({call}, timeout=limit)
-    if not done:
-        _abort(call)
-        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
-    response = call.result()
+    message = {"function": function, "args": dumps(args)}
+    call = request(address, scheduler.connection_args, "run", **message)
+    response = await within(limit, call)
     if response["status"] == "error":
         raise RuntimeError(response.get("exception_text", "unknown"))
     return response["result"]
-
-
-def _abort(call: asyncio.Task[Any]) -> None:
-    """Cancel a call, and abort its connection."""
-    # If the connection were not aborted, Dask would log a warning.
-    for frame in frames_of_coroutine(call.get_coro()):
-        abort = getattr(frame.f_locals.get("comm"), "abort", None)
-        if abort is not None:
-            abort()
-    call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    call.cancel()
 
 
 async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) -> dict[str, Any]:
@@ -212,14 +225,18 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     Returns
     -------
     dict
-        The entries of `worker_view`, and ``host`` and ``pause`` (seconds between the snapshots).
-        ``known`` also includes each of `keys` that the worker knew at one of the snapshots. For
-        each task, ``unchanged`` is whether the task's stack was the same in both snapshots. ``cpu``
-        is the CPU seconds that the task's thread used between the snapshots. ``waited`` is the
-        seconds that the thread waited for a core meanwhile. Both are None if unknown.
+        ``host, status, time``, ``pause`` (seconds between the snapshots), ``tasks`` (see
+        `tasks_under_way`), ``known`` (states of tasks by key) and ``held`` (see `held_locks`).
+
+        ``known`` has up to `_MOST_KNOWN` tasks, and each of `keys` that the worker knew at one of
+        the snapshots. For each task, ``unchanged`` is whether the task's stack was the same in both
+        snapshots. ``cpu`` is the CPU seconds that the task's thread used between the snapshots.
+        ``waited`` is the seconds that the thread waited for a core meanwhile. Both are None if
+        unknown.
     """
     cpu: dict[Any, float] = {}
-    known = _known(dask_worker, keys)
+    states = dask_worker.state.tasks
+    known = {key: str(states[key].state) for key in keys if key in states}
     begin = time.monotonic()
     before = {
         (row["key"], row["run_id"], row["thread"]): row["stack"]
@@ -227,19 +244,24 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     }
     waits_before = core_waits()
     await asyncio.sleep(pause)
-    view = worker_view(dask_worker, _MOST_KNOWN, cpu)
+    tasks, now = tasks_under_way(dask_worker, 0.0, cpu), time.time()
     waits = core_waits()
-    for row in view["tasks"]:
+    for row in tasks:
         stack = before.get((row["key"], row["run_id"], row["thread"]))
         row["unchanged"] = stack is not None and stack == row["stack"]
         row["cpu"] = row["cpu"] if stack is not None else None
         thread = row["thread"]
         is_known = thread in waits and thread in waits_before
         row["waited"] = waits[thread] - waits_before[thread] if is_known else None
-    view["known"] = {**view["known"], **known, **_known(dask_worker, keys)}
-    return {**view, "host": socket.gethostname(), "pause": time.monotonic() - begin}
-
-
-def _known(worker: Any, keys: list[Any]) -> dict[Any, str]:
-    tasks = worker.state.tasks
-    return {key: str(tasks[key].state) for key in keys if key in tasks}
+    for key in chain(islice(states, _MOST_KNOWN), keys):
+        if key in states:
+            known[key] = str(states[key].state)
+    return {
+        "host": socket.gethostname(),
+        "status": dask_worker.status.name,
+        "time": now,
+        "pause": time.monotonic() - begin,
+        "tasks": tasks,
+        "known": known,
+        "held": held_locks(dask_worker, tasks),
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from types import CodeType, CoroutineType, FrameType, GeneratorType
@@ -76,23 +75,15 @@ def stack_of(frames: list[FrameType]) -> Stack:
     )
 
 
-class Threads:
-    """Reads the states of this process's threads from the kernel."""
-
-    def __init__(self) -> None:
-        self._native = {thread.ident: thread.native_id for thread in threading.enumerate()}
-
-    def state(self, ident: int) -> str | None:
-        """Return the state of a thread, or None if it is unknown."""
-        native = self._native.get(ident)
-        if native is None:
-            return None
-        try:
-            with open(f"{PROC}/self/task/{native}/stat") as file:
-                letter = file.read().rpartition(") ")[2][:1]
-        except OSError:
-            return None
-        return THREAD_STATES.get(letter)
+def thread_state(ident: int) -> str | None:
+    """Return the kernel's state of a thread of this process, or None if it is unknown."""
+    native = {thread.ident: thread.native_id for thread in threading.enumerate()}.get(ident)
+    try:
+        with open(f"{PROC}/self/task/{native}/stat") as file:
+            letter = file.read().rpartition(") ")[2][:1]
+    except OSError:
+        return None
+    return THREAD_STATES.get(letter)
 
 
 def core_waits() -> dict[str, float]:
@@ -117,11 +108,6 @@ def current_frames() -> dict[int, FrameType]:
     # variables of all threads' functions alive until the garbage collector runs.
     frames.pop(threading.get_ident(), None)
     return frames
-
-
-def process_facts() -> dict[str, Any]:
-    """Return the pid and the Python version of this process."""
-    return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
 
 #

@@ -17,12 +17,11 @@ from types import FrameType
 from typing import Any
 
 from dasfprof.recording.dask_internals.inspection.stacks import (
-    Threads,
     current_frames,
     frames_of_coroutine,
     frames_of_thread,
-    process_facts,
     stack_of,
+    thread_state,
     wait_in,
 )
 from dasfprof.schema.under_way import UNFINISHED, unfinished_in, unmet
@@ -191,14 +190,12 @@ def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> li
     """
     now = time.time()
     in_threads = _threads(worker, cpu)
-    kernel = Threads() if in_threads else None
     rows = []
     for ident, (key, frames, seconds) in in_threads.items():
-        if _is_younger(worker, key, now - older_than):
-            continue
-        state = kernel.state(ident) if kernel is not None else None
-        measured = {"thread": str(ident), "cpu": seconds, "thread_state": state}
-        rows.append({**_row(worker, key, frames), **measured})
+        if not _is_younger(worker, key, now - older_than):
+            state = thread_state(ident)
+            measured = {"thread": str(ident), "cpu": seconds, "thread_state": state}
+            rows.append({**_row(worker, key, frames), **measured})
     keys = {key for key, *_ in in_threads.values()}
     rows += [*_coroutines(worker, keys, now - older_than), *_fetching(worker)]
     return rows
@@ -291,64 +288,41 @@ def _fetching(worker: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str, Any]:
-    """Return the state and the tasks of a worker.
+def held_locks(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the locks and semaphores that this process holds.
 
-    Parameters
-    ----------
-    most_known
-        Maximum number of tasks in ``known``.
-    cpu
-        See `tasks_under_way`.
+    `tasks` has the tasks in progress (see `tasks_under_way`).
 
     Returns
     -------
-    dict
-        ``address, name, status, threads, time, tasks`` (see `tasks_under_way`), ``known`` (state
-        by key, of at most `most_known` tasks), ``ready`` (number of tasks that wait for a thread),
-        ``held`` (see below), ``pid, python``.
-
-        ``held`` has a dict for each lock that this process holds: ``kind, name, leases``, the
-        ``keys`` of the tasks that may hold the lock, and ``certain`` (whether it is known which
-        task holds the lock). Before Python 3.13, ``keys`` has all running tasks.
+    list of dict
+        ``kind, name``, the ``keys`` of the tasks that may hold the lock, and ``certain`` (whether
+        it is known which task holds the lock). Before Python 3.13, ``keys`` has all running tasks.
     """
-    state = worker.state
-    tasks = tasks_under_way(worker, 0.0, cpu)
-    return {
-        "address": worker.address,
-        "name": str(worker.name),
-        "status": worker.status.name,
-        "threads": state.nthreads,
-        "time": time.time(),
-        "tasks": tasks,
-        "known": {key: str(task.state) for key, task in islice(state.tasks.items(), most_known)},
-        "ready": len(state.ready),
-        "held": _holders(worker, tasks),
-        **process_facts(),
-    }
-
-
-def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the locks that this process holds, with the keys of tasks that may hold each lock."""
-    held = _held_semaphores()
-    if not held:
-        return []
-    running = [row["key"] for row in tasks if row["thread"] is not None]
+    # The search visits all objects of the process, which takes about 10 ms per million objects.
+    held = [
+        item
+        for item in gc.get_objects()
+        if type(item).__name__ in ("Lock", "Semaphore")
+        and type(item).__module__ in ("distributed.lock", "distributed.semaphore")
+        and getattr(item, "_leases", None)
+    ]
     owners: dict[int, list[Any]] = {}
-    if sys.version_info >= (3, 13):  # Since then, reading a frame's variables has no side effects.
+    # Since this version, reading a frame's variables has no side effects.
+    if held and sys.version_info >= (3, 13):
         for key, frames, _ in _threads(worker, {}).values():
             for frame in frames:
                 for value in list(frame.f_locals.values()):
                     owners.setdefault(id(value), []).append(key)
+    running = [row["key"] for row in tasks if row["thread"] is not None]
     return [
         {
-            "kind": kind,
-            "name": name,
-            "leases": leases,
-            "keys": owners.get(at) or running,
-            "certain": len(set(owners.get(at, ()))) == 1,
+            "kind": type(item).__name__,
+            "name": str(item.name),
+            "keys": owners.get(id(item)) or running,
+            "certain": len(set(owners.get(id(item), ()))) == 1,
         }
-        for kind, name, leases, at in held
+        for item in held
     ]
 
 
@@ -396,20 +370,17 @@ def _events(extension: Any) -> list[dict[str, Any]]:
 
 
 def _queues(extension: Any) -> list[dict[str, Any]]:
-    queues = []
-    for name, queue in list(extension.queues.items())[:MOST_PRIMITIVES]:
-        getters, putters = len(queue._getters), len(queue._putters)
-        if getters or putters or queue.qsize():
-            queues.append(
-                {
-                    "kind": "Queue.put" if putters else "Queue.get",
-                    "name": str(name),
-                    "waiting": getters + putters,
-                    "items": queue.qsize(),
-                    "limit": queue.maxsize,
-                }
-            )
-    return queues
+    return [
+        {
+            "kind": "Queue.put" if queue._putters else "Queue.get",
+            "name": str(name),
+            "waiting": len(queue._getters) + len(queue._putters),
+            "items": queue.qsize(),
+            "limit": queue.maxsize,
+        }
+        for name, queue in list(extension.queues.items())[:MOST_PRIMITIVES]
+        if queue._getters or queue._putters or queue.qsize()
+    ]
 
 
 def _multi_locks(extension: Any) -> list[dict[str, Any]]:
@@ -432,19 +403,3 @@ _PRIMITIVES = {
     "queues": _queues,
     "multi_locks": _multi_locks,
 }
-
-
-def _held_semaphores() -> list[tuple[str, str, list[str], int]]:
-    """Return kind, name, leases and identity of each semaphore and lock that this process holds."""
-    held = []
-    # The search visits all objects of the process, which takes about 10 ms per million objects.
-    for item in gc.get_objects():
-        kind = type(item)
-        if kind.__name__ in ("Lock", "Semaphore") and kind.__module__ in (
-            "distributed.lock",
-            "distributed.semaphore",
-        ):
-            leases = getattr(item, "_leases", None)
-            if leases:
-                held.append((kind.__name__, str(item.name), list(leases), id(item)))
-    return held
