@@ -299,6 +299,5 @@ def profile_calls(
     if leave is not None:
         undo.append(leave)
     pulse = Pulse(f"call-profiles {worker.name}", [profiles.commit], rows.guard, WRITE_EVERY)
-    pulse.start()
     undo.append(pulse.stop)
     return profiles

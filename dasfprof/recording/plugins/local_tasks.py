@@ -81,9 +81,7 @@ class LocalTasks(RecordingPart):
         has_arguments = self.settings.arguments != "off"
         self._arguments = TaskArguments(worker, rows) if has_arguments else None
         looks = [TasksUnderWay(worker, worker.executing, rows).sample]
-        pulse = Pulse(f"under-way {worker.name}", looks, self._guard)
-        pulse.start()
-        self._undo.append(pulse.stop)
+        self._undo.append(Pulse(f"under-way {worker.name}", looks, self._guard).stop)
         threads = partial(TaskThreads, worker, worker.executing, ())
         frequency = self.settings.stack_frequency
         self._undo.append(sample_into(rows, frequency, TASK_SAMPLE, threads))

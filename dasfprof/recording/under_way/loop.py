@@ -27,7 +27,7 @@ _LAST_SNAPSHOT = 2.0
 
 
 class Pulse:
-    """A daemon thread that calls functions at intervals, from `start` until `stop`.
+    """A daemon thread that calls functions at intervals until `stop` is called.
 
     Parameters
     ----------
@@ -54,9 +54,6 @@ class Pulse:
         # delay them.
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"dasfprof-{name}", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -209,8 +206,7 @@ class ClientUnderWay:
             return
         frames = stacks.frames_of_thread(frame, None)
         now, stack = monotonic(), stacks.stack_of(frames)
-        asleep, cpu = stacks.Threads().state(thread), thread_cpu(thread)
-        state = self._busy.state(asleep, cpu, now)
+        state = self._busy.state(stacks.thread_state(thread), thread_cpu(thread), now)
         if stack != self._stack:
             self._stack, self._since = stack, time()
         wait, memory = stacks.wait_in(frames), resident_memory()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from time import monotonic, thread_time
 from typing import Any
 
@@ -27,6 +26,8 @@ from dasfprof.recording.under_way.loop import INTERVAL
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
+#: Description of a snapshot in log messages.
+_SNAPSHOT = "a snapshot of unfinished work"
 #: A function that returns the part of a row that is to be written.
 Narrow = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -67,10 +68,9 @@ class SchedulerUnderWay:
         self._rows = rows
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._can_record = names.SCHEDULER_STATE.exist()
+        self._stopped = not names.SCHEDULER_STATE.exist()
         #: Tasks that had finished before recording started.
-        self._before: Finished = finished_tasks(scheduler, {}) if self._can_record else {}
-        self._stopped = False
+        self._before: Finished = {} if self._stopped else finished_tasks(scheduler, {})
         self._stop_observing: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
         #: Time when a row is due even without a change (`_due`), and time until which no row is
@@ -93,15 +93,9 @@ class SchedulerUnderWay:
 
     def _tick(self) -> None:
         if not self._stopped:
-            self._guarded(self._sample)
             self._loop.call_later(INTERVAL, self._tick)
-
-    def _guarded(self, write: Callable[[], None]) -> None:
-        try:
-            if self._can_record:
-                write()
-        except Exception:
-            self._guard.caught("a snapshot of unfinished work")
+            with self._guard.catching(_SNAPSHOT):
+                self._sample()
 
     def _sample(self) -> None:
         now = monotonic()
@@ -119,23 +113,22 @@ class SchedulerUnderWay:
     def note(self, message: Any) -> None:
         """Write a row if the scheduler logs that it is about to release the tasks of a client."""
         if isinstance(message, dict) and message.get("action") == "remove-client":
-            self._guarded(partial(self._client_leaves, message.get("client")))
-
-    def _client_leaves(self, client: Any) -> None:
-        # The client may be missing, because Dask removes a closed client a second time.
-        if client in self._scheduler.clients:
-            self._write("client-left", client, _MOST_WANTED_AT_LAST)
+            client = message.get("client")
+            # The client may be missing, because Dask removes a closed client a second time.
+            if client in self._scheduler.clients and not self._stopped:
+                self._write("client-left", client, _MOST_WANTED_AT_LAST)
 
     def close(self) -> None:
         """Write the last row, unless it was already written or the snapshots were stopped."""
         if not self._stopped:
             self._stopped = True
-            self._guarded(partial(self._write, "closing"))
+            self._write("closing")
 
     def _write(
         self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
     ) -> None:
-        view = scheduler_view(self._scheduler, most_wanted, self._before)
-        view = view if self._narrowed is None else self._narrowed(view)
-        facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
-        self._rows.write(SCHEDULER_STATE, {**facts, **view})
+        with self._guard.catching(_SNAPSHOT):
+            view = scheduler_view(self._scheduler, most_wanted, self._before)
+            view = view if self._narrowed is None else self._narrowed(view)
+            facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
+            self._rows.write(SCHEDULER_STATE, {**facts, **view})

@@ -37,9 +37,7 @@ def watch_worker(
     if names.UNDER_WAY.exist():
         undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
         looks = [TasksUnderWay(worker, received, rows).sample]
-        pulse = Pulse(f"under-way {worker.name}", looks, rows.guard)
-        pulse.start()
-        undo.append(pulse.stop)
+        undo.append(Pulse(f"under-way {worker.name}", looks, rows.guard).stop)
 
 
 class _Task:
