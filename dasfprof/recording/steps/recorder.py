@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from functools import partial
 from time import time
 from typing import Any
 
@@ -117,7 +118,8 @@ class StepRecorder:
         self._client = client
         self._subject = subject or ClientThread
         self._cluster: Any = None
-        self._watch: SchedulerWatch | None = None
+        #: Functions that `stop` calls, from the last to the first.
+        self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._recorded_steps: set[int] = set()
         self._constants = {"process_id": socket.gethostname(), "thread_id": "client"}
@@ -128,10 +130,8 @@ class StepRecorder:
         #: time when the recording of the main thread started (`_began`). Unix seconds.
         self._since = self._began = time()
         self._guard = HookGuard()
-        self._pulse: Pulse | None = None
         self._functions: SentFunctionRecorder | None = None
         self._lines: RecordedLines | None = None
-        self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
         self._sender: Sender | None = None
 
@@ -143,12 +143,15 @@ class StepRecorder:
         if self._client is not None:
             self._cluster = self._client.cluster
             plugin, limit = self.scheduler_plugin, self.settings.orphan_timeout
-            self._watch = SchedulerWatch(self._client, plugin, limit, self.stop)
-            self._watch.start()
+            watch = SchedulerWatch(self._client, plugin, limit, self.stop)
+            watch.start()
+            self._undo.append(watch.stop)
         place_hooks()
         self._since = time()
         _recorders.append(self)
         steps.add_observer(self)
+        leave = partial(steps.remove_observer, self)
+        self._undo += [remove_hooks, partial(_recorders.remove, self), leave]
         try:
             if check_process(self.settings.directory, self.settings.storage) is None:
                 self._watch_main_thread()
@@ -168,11 +171,10 @@ class StepRecorder:
         self._guard = HookGuard(writer)
         rows = FileRows(writer, self._constants, self._guard, self._append)
         client = "no cluster" if self._client is None else self._client.id
-        under_way = ClientUnderWay(client, rows)
-        self._pulse = Pulse("under-way client", [under_way.sample], self._guard)
-        self._pulse.start()
+        looks = [ClientUnderWay(client, rows).sample]
+        self._undo.append(Pulse("under-way client", looks, self._guard).stop)
         frequency = self.settings.stack_frequency
-        self._stop_samples = sample_into(rows, frequency, CLIENT_SAMPLE, self._subject)
+        self._undo.append(sample_into(rows, frequency, CLIENT_SAMPLE, self._subject))
 
     @property
     def is_over(self) -> bool:
@@ -187,24 +189,14 @@ class StepRecorder:
             if self._stopped:
                 return
             self._stopped = True
-        self._stop_samples()
-        if self._pulse is not None:
-            self._pulse.stop()
-        if self._watch is not None:
-            self._watch.stop()
-        steps.remove_observer(self)
-        if self in _recorders:
-            _recorders.remove(self)
-            remove_hooks()
-        try:
+        self._guard.call_all("stop", self._undo)
+        with self._guard.catching("stop"):
             if self.database is not None:
                 ended = recording(self._began, time())
                 self.database.writer.append(self._calls, ended)
                 self.database.close()
             if self._sender is not None:
                 self._sender.finish()
-        except Exception:
-            self._guard.caught("stop")
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""
