@@ -366,7 +366,7 @@ class ClientRecorder:
                 self.refusals.append(f"computations without a cluster were not recorded: {error}")
                 return
             self.clusters.append(RecordedRun(run, "the script's own process"))
-        compute.add_listener(run.listener)
+        compute.listeners = (*compute.listeners, run.listener)
         run.listener.computes(compute)
 
     def began(self, *_: Any) -> None:

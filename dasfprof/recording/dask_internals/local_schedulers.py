@@ -90,6 +90,7 @@ class Compute:
         #: Whether tasks run in threads of this process.
         self.is_here = pool != PROCESSES
         self._submit = submit
+        #: Listeners can be added when the computation starts.
         self.listeners = listeners
         #: For finished tasks, by key: the time at which this process learned of the end, and the
         #: bytes of the result.
@@ -97,10 +98,6 @@ class Compute:
         #: For tasks in the pool, by key: the time at which the pool received the task.
         self._sent: dict[Any, float] = {}
         self._runs: dict[Any, LocalTaskRun] = {}
-
-    def add_listener(self, listener: Any) -> None:
-        """Add a listener. This method must be called when the computation starts."""
-        self.listeners = (*self.listeners, listener)
 
     def submit(self, function: Any, batch: Any, *more: Any) -> Any:
         """Pass a batch of tasks to the pool, and return the future that the scheduler expects."""
@@ -185,12 +182,9 @@ def _observing(scheduler: str, original: Any, patch: Patch) -> Any:
         if compute is None:
             return original(*args, **kwargs)
         try:
-            value = original(compute.submit, *args[1:], **kwargs)
-        except BaseException as error:
-            _notify(compute, "computed", error)
-            raise
-        _notify(compute, "computed", None)
-        return value
+            return original(compute.submit, *args[1:], **kwargs)
+        finally:
+            _notify(compute, "computed")
 
     return get_async
 
@@ -200,27 +194,25 @@ def _begin(scheduler: str, args: tuple[Any, ...]) -> Compute | None:
 
     `args` are the arguments of Dask's `get_async`.
     """
-    compute: Compute | None = None
     with logging_errors("a computation"):
         listeners = _listeners.all
         if not listeners or len(args) < 4 or in_task() or os.getpid() != _pid or _in_worker():
             return None
         compute = Compute(scheduler, args[0], int(args[1]), _count(args[3]), listeners)
-    if compute is None:
-        return None
-    _notify(compute, "computes")
-    compute.began = time()  # Leave out the time in which the recorder may have opened files.
-    return compute
+        _notify(compute, "computes")
+        compute.began = time()  # Leave out the time in which the recorder may have opened files.
+        return compute
+    return None
 
 
 def _count(keys: Any) -> int:
     return sum(map(_count, keys)) if type(keys) is list else 1
 
 
-def _notify(compute: Compute, method: str, *facts: Any) -> None:
+def _notify(compute: Compute, method: str) -> None:
     for listener in compute.listeners:
         with logging_errors("a computation"):
-            getattr(listener, method)(compute, *facts)
+            getattr(listener, method)(compute)
 
 
 def _in_worker() -> bool:
@@ -258,8 +250,8 @@ def observe_computes(listener: Any) -> Callable[[], None]:
     listener
         An object with four methods. ``computes(compute)`` is called before the first task of a
         `Compute`. ``began(compute, run)`` and ``ended(compute, run)`` are called in the thread that
-        runs a task. ``computed(compute, error)`` is called at the end of the computation. For tasks
-        in other processes, ``began`` is not called, and ``ended`` may be called in any thread.
+        runs a task. ``computed(compute)`` is called at the end of the computation. For tasks in
+        other processes, ``began`` is not called, and ``ended`` may be called in any thread.
 
     Returns
     -------

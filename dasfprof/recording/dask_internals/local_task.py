@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import thread_time, time
 from typing import Any
@@ -142,27 +143,18 @@ def text_of(error: BaseException) -> str:
         return type(error).__name__
 
 
-class _Depth(threading.local):
-    """The number of nested observed tasks that this thread is running."""
-
-    tasks = 0
-
-
-_depth = _Depth()
-
-
-def in_task() -> bool:
-    """Return whether this thread is running an observed task."""
-    return _depth.tasks > 0
+_in_task: ContextVar[bool] = ContextVar("dasfprof_in_task", default=False)
+#: Function that returns whether this thread is running an observed task.
+in_task: Callable[[], bool] = _in_task.get
 
 
 @contextmanager
 def _inside_task() -> Iterator[None]:
-    _depth.tasks += 1
+    token = _in_task.set(True)
     try:
         yield
     finally:
-        _depth.tasks -= 1
+        _in_task.reset(token)
 
 
 def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:

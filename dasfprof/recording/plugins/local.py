@@ -236,7 +236,7 @@ class LocalRecorder:
         if run_id is not None and self._scheduler is not None:
             self._scheduler.ended(compute, run, run_id, tasks.worker.address)
 
-    def computed(self, compute: Compute, error: BaseException | None) -> None:
+    def computed(self, compute: Compute) -> None:
         """Record that a computation has ended, and how long the program waited for it."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
