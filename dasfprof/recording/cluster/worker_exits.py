@@ -170,12 +170,12 @@ class ClusterChanges:
         while self._undo:
             self._undo.pop()()
 
-    def _wanted(self, target: Any) -> None:
+    def _wanted(self, target: Any, *_: object, **__: object) -> None:
         if target != self._target:
             self._target = target
             self._report("adapt", "adaptive", [], target)
 
-    def _wants_to_close(self, names: Any) -> None:
+    def _wants_to_close(self, names: Any, *_: object, **__: object) -> None:
         states = self._scheduler.workers.values()
         self._surplus.update(ws.address for ws in states if {ws.name, ws.address} & set(names))
 

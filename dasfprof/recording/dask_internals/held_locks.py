@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import time
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import distributed
 from distributed import get_worker
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
+from dasfprof.recording.dask_internals.task_functions import running_tasks
 
 #: Maximum number of tasks for which locks are stored. Some tasks may never release their locks.
 _MOST = 10_000
@@ -56,10 +57,7 @@ def held_by(key: Any) -> list[list[str]]:
 def _current_task() -> Any:
     """Return the key of the task that this thread runs, or None."""
     with contextlib.suppress(ValueError):  # This is not a thread of a worker.
-        threads = getattr(get_worker(), "active_threads", {})
-        thread = threading.get_ident()
-        if thread in threads:
-            return threads[thread]
+        return running_tasks(get_worker()).get(threading.get_ident())
     return None
 
 
@@ -135,14 +133,10 @@ def _note_released(original: Any, patch: Patch) -> Any:
     return release
 
 
-def _hooks() -> tuple[Hook, ...]:
-    semaphore, multi_lock = distributed.Semaphore, distributed.MultiLock
-    return (
-        (semaphore, "acquire", _note_acquired),
-        (semaphore, "release", _note_released),
-        (multi_lock, "acquire", _note_acquired),
-        (multi_lock, "release", _note_released),
-    )
+def _hooks() -> Iterator[Hook]:
+    for owner in (distributed.Semaphore, distributed.MultiLock):
+        yield owner, "acquire", _note_acquired
+        yield owner, "release", _note_released
 
 
 _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = SharedListeners(

@@ -166,27 +166,14 @@ def add_routes(
 
 
 def observe_dropped_copies(
-    scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
+    scheduler: Any, observer: Callable[..., object], guard: HookGuard
 ) -> Callable[[], object]:
     """Call an observer each time Dask's active memory manager drops copies of results on a worker.
 
-    The observer receives the worker's address and the keys. Return the function that stops the
-    calls.
+    The observer receives None, the worker's address and the keys (see `_observe`). Return the
+    function that stops the calls.
     """
-    if not hasattr(scheduler, "request_remove_replicas"):
-        # This version of Dask drops copies by other means.
-        return lambda: None
-
-    def wrap(original: Any, patch: Patch) -> Any:
-        def requested(*args: Any, **kwargs: Any) -> Any:
-            if patch.active:
-                with guard.catching("dropped copies"):
-                    observer(args[0], list(args[1]))
-            return original(*args, **kwargs)
-
-        return requested
-
-    return Patch(scheduler, "request_remove_replicas", wrap).remove
+    return _observe(scheduler, "request_remove_replicas", observer, guard)
 
 
 def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Callable[[], object]:
@@ -205,25 +192,34 @@ def forget_handlers() -> None:
 
 
 def observe_handler(
-    scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
+    scheduler: Any, name: str, observer: Callable[..., object], guard: HookGuard
 ) -> Callable[[], object]:
     """Call an observer with each answer of a handler, and return the function that stops the calls.
 
-    If the scheduler has no such handler, or if the handler is a coroutine function, the observer is
-    never called.
+    The observer also receives the message, as keyword arguments.
     """
-    handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
-    if name not in handlers or iscoroutinefunction(handlers[name]):
+    return _observe(Entries(getattr(scheduler, "handlers", {})), name, observer, guard)
+
+
+def _observe(
+    owner: Any, name: str, observer: Callable[..., object], guard: HookGuard
+) -> Callable[[], object]:
+    """Call an observer with the result and the arguments of each call of an object's function.
+
+    If the object has no such function, or if it is a coroutine function, the observer is never
+    called. Return the function that stops the calls.
+    """
+    if not hasattr(owner, name) or iscoroutinefunction(getattr(owner, name)):
         return lambda: None
 
     def wrap(original: Any, patch: Patch) -> Any:
         def observed(*args: Any, **kwargs: Any) -> Any:
-            answer = original(*args, **kwargs)
+            result = original(*args, **kwargs)
             if patch.active:
-                with guard.catching(f"the answer to {name}"):
-                    observer(answer)
-            return answer
+                with guard.catching(name):
+                    observer(result, *args, **kwargs)
+            return result
 
         return observed
 
-    return Patch(Entries(handlers), name, wrap).remove
+    return Patch(owner, name, wrap).remove

@@ -87,7 +87,7 @@ class SchedulerUnderWay:
         self._stopped = True
         self._stop_observing()
 
-    def _drop(self, address: str, keys: list[Any]) -> None:
+    def _drop(self, _: object, address: str, keys: list[Any], **__: object) -> None:
         for key in keys:
             self._rows.write(COPY_DROPPED, {"key": key, "worker": address})
 
