@@ -11,6 +11,7 @@ from typing import Any
 from weakref import ref
 
 from dasfprof.recording.dask_internals import client_calls
+from dasfprof.recording.dask_internals.captured_graphs import flat
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line, line_at
 from dasfprof.recording.steps.step import OpenStep
@@ -26,9 +27,6 @@ from dasfprof.recording.steps.step import OpenStep
 _MOST_NAMES = 500_000
 #: Maximum number of visited parts of an expression.
 _MOST_PARTS = 10_000
-#: Number of our frames between the program's call of Dask and `current_line`, which looks up the
-#: line.
-_OURS = 4
 #: Expressions that Dask wraps around a collection to compute it.
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
 
@@ -70,10 +68,7 @@ class ExpressionBuilders:
         self._known.clear()
 
     def built(self, expr: Any, collection: Any) -> None:
-        """Record the step and the line that build a collection from an expression.
-
-        Between the program's call of Dask and `current_line`, there must be `_OURS` of our frames.
-        """
+        """Record the step and the line that build a collection from an expression."""
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)
         if builders is not None:
@@ -82,12 +77,11 @@ class ExpressionBuilders:
             # While an earlier collection of the expression exists, the line stays the same, because
             # the new collection may be only a copy.
             if builders.collection is None or builders.collection() is None:
-                builders.line, builders.collection = current_line(_OURS), ref(collection)
+                builders.line, builders.collection = current_line(), ref(collection)
             return
         if len(known) > _MOST_NAMES:
             known.clear()
-        line = current_line(_OURS)
-        builders = Builders([] if opened is None else [opened], line, ref(collection))
+        builders = Builders([] if opened is None else [opened], current_line(), ref(collection))
         known[name], waiting = builders, [expr]
         for part in waiting:
             for inner in _inner(part):
@@ -287,21 +281,11 @@ class BuiltLines:
             self._send(facts)
 
     def built(self, name: Any, graph: Any) -> None:
-        """Record a new layer with the layers on which it depends, and the line that built it.
-
-        Only the wrapper of a function of Dask may call this method, and it must do so directly.
-        Otherwise, the number of frames between the program's call and this method is wrong.
-        """
+        """Record a new layer with the layers on which it depends, and the line that built it."""
         self.report()
         # Within a call of the client, the program builds no layers. A known layer may then be the
         # result of an optimization, or contain results that stay on the cluster.
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
-            self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
-
-    def built_directly(self, name: Any, graph: Any) -> None:
-        """Record a layer of a graph that the program did not make from collections."""
-        self.report()
-        if isinstance(name, str) and name not in self._known:
             self._note(name, current_line(), graph.dependencies.get(name, ()))
 
     def rewritten(self, name: str, builders: Builders) -> None:
@@ -327,10 +311,10 @@ class BuiltLines:
         elif client_calls.is_open("submit"):
             self._send([fact for key in _some(keys) for fact in (time(), line, key, ())])
         else:  # `compute` adds layers, such as the task that concatenates the chunks.
-            new = [name for name in _names(keys) if name not in self._known]
+            new = [name for name in layer_names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
             for name in new:
-                self._note(name, line, _names(finalized.get(name)))
+                self._note(name, line, layer_names(finalized.get(name)))
 
     def _note(self, name: str, line: Line | None, dependencies: Iterable[str] = ()) -> None:
         if line is not None and self._is_new(name, line):
@@ -356,29 +340,18 @@ class BuiltLines:
         return True
 
 
-def _names(keys: Any) -> list[str]:
+def layer_names(keys: Any) -> list[str]:
     """Return the names of the layers to which keys belong, without duplicates.
 
     `keys` may be nested. Only the first `_MOST_KEYS` keys are used.
     """
-    firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
-    return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
+    firsts = (key[0] if isinstance(key, tuple) and key else key for key in flat(keys))
+    names = (name for name in islice(firsts, _MOST_KEYS) if isinstance(name, str))
+    return list(dict.fromkeys(names))
 
 
 def _some(keys: Any) -> list[Any]:
     """Return up to three of the keys in nested lists and sets of keys."""
-    firsts = list(_keys(keys))
+    firsts = list(islice(flat(keys), _MOST_KEYS))
     # One key would not be enough, because a key whose result exists is not computed again.
     return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]
-
-
-def _keys(keys: Any) -> Iterator[Any]:
-    """Yield up to `_MOST_KEYS` of the keys in nested lists and sets of keys."""
-    waiting, count = [keys], 0
-    while waiting and count < _MOST_KEYS:
-        part = waiting.pop()
-        if isinstance(part, list | set | frozenset):
-            waiting += islice(part, _MOST_KEYS)
-        elif part is not None:
-            count += 1
-            yield part

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -27,10 +27,12 @@ from dasfprof.recording.dask_internals.built_lines import (
     BuiltLines,
     ExpressionBuilders,
     is_expression,
+    layer_names,
     output_keys,
 )
 from dasfprof.recording.dask_internals.graph_values import timers
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches, takes
+from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, ignored_files, user_files
 from dasfprof.recording.steps.step import OpenStep
@@ -184,8 +186,10 @@ def _noting_sources(original: Any, patch: Patch) -> Any:
 def _noting_collection(original: Any, patch: Patch) -> Any:
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
-        if patch.active:
-            _note_collection(*(*args, *kwargs.values())[:2])
+        if patch.active and threading.get_ident() not in _rewriting:
+            with logging_errors("a collection"):
+                collection, expr = (*args, *kwargs.values())[:2]
+                _expressions.built(expr, collection)
 
     return __init__
 
@@ -233,20 +237,11 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
 
 
 def _note_steps(name: Any, dependencies: Any) -> None:
-    if steps.current_step() is not None:
-        _note_layers((name,))
+    opened = steps.current_step()
+    if opened is not None:
+        _note_layer(name, opened)
     elif _layers:
         _note_derived(name, dependencies)
-
-
-def _note_collection(*given: Any) -> None:
-    """Record a new collection and its expression, the first arguments of its constructor."""
-    try:
-        if not _rewriting or threading.get_ident() not in _rewriting:
-            collection, expr = given
-            _expressions.built(expr, collection)
-    except Exception:
-        logger.debug("a collection could not be recorded", exc_info=True)
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
@@ -258,16 +253,9 @@ def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
     return _step_of_graph(graph, keys)
 
 
-def _note_layers(names: Iterable[Any]) -> None:
-    opened = steps.current_step()
-    if opened is None:
+def _note_layer(name: Any, opened: OpenStep) -> None:
+    if not isinstance(name, str):
         return
-    for name in names:
-        if isinstance(name, str):
-            _note_layer(name, opened)
-
-
-def _note_layer(name: str, opened: OpenStep) -> None:
     if len(_layers) > _MOST_NAMES:
         _layers.clear()
     built = _layers.setdefault(name, [])
@@ -298,9 +286,12 @@ def _note_sources(graph: Any) -> None:
     layers = graph.layers
     # If an optimization creates a graph, its layers are already known.
     if len(layers) <= 2 and not _is_made_of_collections():
-        _note_layers([name for name in layers if name not in _layers])
+        opened = steps.current_step()
         for name in layers:
-            _lines.built_directly(name, graph)
+            if opened is not None and name not in _layers:
+                _note_layer(name, opened)
+            if _lines.line_of(name) is None:
+                _lines.built(name, graph)
 
 
 def _is_made_of_collections() -> bool:
@@ -347,8 +338,4 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
 
 def _built_by(keys: Any) -> list[Names]:
     """Return the steps that built the layer to which the first key belongs."""
-    key = keys
-    while isinstance(key, list | set | frozenset | dict):
-        key = next(iter(key), None)
-    name = key[0] if isinstance(key, tuple) and key else key
-    return _layers.get(name, []) if isinstance(name, str) else []
+    return _layers.get(next(iter(layer_names(keys)), ""), [])

@@ -73,19 +73,14 @@ class Line:
     library: Place | None
 
 
-def current_line(above: int = 1) -> Line | None:
+def current_line() -> Line | None:
     """Return the innermost line of user code that this thread executes.
 
     If a library started the thread, the result may be the line at which the main thread calls that
     library, or a line of the library. Return None if the thread executes neither user code nor a
     library.
-
-    Parameters
-    ----------
-    above
-        Number of innermost calls to skip.
     """
-    line, library = _innermost(sys._getframe(above))
+    line, library = _innermost(sys._getframe(1))
     if line is not None or library is None:
         return line
     # A thread that a library started, such as a thread of joblib, may execute no user code. If the
