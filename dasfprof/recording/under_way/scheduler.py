@@ -43,7 +43,7 @@ _MOST_WANTED_AT_LAST = 100_000
 
 
 class SchedulerUnderWay:
-    """Writes snapshots of the scheduler's unfinished work. Its methods raise no errors.
+    """Writes snapshots of the scheduler's unfinished work. Only `note` may raise an error.
 
     The methods are called on the scheduler's event loop.
 
@@ -122,13 +122,13 @@ class SchedulerUnderWay:
         """Write the last row, unless it was already written or the snapshots were stopped."""
         if not self._stopped:
             self._stopped = True
-            self._write("closing")
+            with self._guard.catching(_SNAPSHOT):
+                self._write("closing")
 
     def _write(
         self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
     ) -> None:
-        with self._guard.catching(_SNAPSHOT):
-            view = scheduler_view(self._scheduler, most_wanted, self._before)
-            view = view if self._narrowed is None else self._narrowed(view)
-            facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
-            self._rows.write(SCHEDULER_STATE, {**facts, **view})
+        view = scheduler_view(self._scheduler, most_wanted, self._before)
+        view = view if self._narrowed is None else self._narrowed(view)
+        facts = {"occasion": occasion, "client": client, "memory": resident_memory()}
+        self._rows.write(SCHEDULER_STATE, {**facts, **view})
