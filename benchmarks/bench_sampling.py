@@ -102,7 +102,8 @@ class _Threads(Subject):
 
     def __init__(self, threads: list[threading.Thread]) -> None:
         writer: Any = None
-        self.stacks = StackReader(FileRows(writer, {}, HookGuard(), lambda _: None))
+        rows = FileRows(writer, {}, HookGuard(), lambda _: None)
+        super().__init__(lambda _: None, StackReader(rows))
         self._threads = {thread.ident: thread for thread in threads}
 
     def threads(self) -> Any:
@@ -111,8 +112,8 @@ class _Threads(Subject):
     def mode(self, *_: Any) -> SamplingMode:
         return SamplingMode.ALWAYS
 
-    def write(self, *_: Any) -> None:
-        """Discard the sample."""
+    def _about(self, *_: Any) -> tuple[Any, ...]:
+        return ()
 
 
 def throughput(rounds: int, seconds: float) -> list[float]:

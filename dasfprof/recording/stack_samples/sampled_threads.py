@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from math import inf
 from opcode import opmap
 from time import time
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from dasfprof.recording.dask_internals.client_calls import phase
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
@@ -43,12 +44,21 @@ class SamplingMode(IntEnum):
     ALWAYS = 2
 
 
-class Subject(Protocol):
-    """One or several threads whose stacks are sampled for the same purpose."""
+class Subject(ABC):
+    """One or several threads whose stacks are sampled for the same purpose.
 
-    #: Reads the stacks of the threads.
-    stacks: StackReader
+    Parameters
+    ----------
+    write
+        A function that writes rows.
+    stacks
+        Reads the stacks of the threads.
+    """
 
+    def __init__(self, write: Write, stacks: StackReader) -> None:
+        self.stacks, self._write = stacks, write
+
+    @abstractmethod
     def threads(self) -> dict[int, Any]:
         """Return the threads to sample now, by identity.
 
@@ -85,6 +95,12 @@ class Subject(Protocol):
         state
             The thread's state according to the operating system.
         """
+        times = state.activity, interval, state.cpu, state.run_queue
+        self._write((now, *self._about(doing, seen, state.thread), seen[0], *times))
+
+    @abstractmethod
+    def _about(self, doing: Any, seen: Seen, thread: int) -> tuple[Any, ...]:
+        """Return the columns of a sample between its time and its stack."""
 
 
 #: The `TaskThreads` of all workers in this process.
@@ -118,15 +134,14 @@ class TaskThreads(Subject):
         stacks: FileRows,
         write: Write,
     ) -> None:
+        super().__init__(write, StackReader(stacks, first_functions()))
         self._running = running_tasks(worker)
         self._tasks = worker.state.tasks
         self._began, self._hidden = began, hidden
-        self._write = write
         #: For each function: its sampling mode, and the number of samples in a row at which its
         #: runs were too young for this mode.
         self._modes: dict[Any, tuple[SamplingMode, int]] = {}
         self._turn = 0
-        self.stacks = StackReader(stacks, first_functions())
         _of_tasks.add(self)
 
     def threads(self) -> dict[int, Any]:
@@ -177,13 +192,8 @@ class TaskThreads(Subject):
             stacks[thread] = seen or stacks[thread]
         return stacks
 
-    def write(
-        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
-    ) -> None:
-        """Write a sample of a task."""
-        self._write(
-            (now, state.thread, seen[0], state.activity, interval, state.cpu, state.run_queue)
-        )
+    def _about(self, doing: Any, seen: Seen, thread: int) -> tuple[Any, ...]:
+        return (thread,)
 
 
 class EventLoop(Subject):
@@ -202,13 +212,12 @@ class EventLoop(Subject):
     """
 
     def __init__(self, server: Any, stacks: FileRows, write: Write) -> None:
+        super().__init__(write, StackReader(stacks))
         self._server = server
-        self._write = write
         self._thread = threading.get_ident()
         self._limit = BLOCKED + turn_interval()
         #: Time of the last iteration of the loop, if the loop was blocked at the last sample.
         self._since: float | None = None
-        self.stacks = StackReader(stacks)
 
     def threads(self) -> dict[int, Any]:
         """Return the loop's thread, with the time of its last iteration, if it is blocked."""
@@ -221,13 +230,9 @@ class EventLoop(Subject):
             self._write(ended)
         return {self._thread: turned} if time() - turned > self._limit else {}
 
-    def write(
-        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
-    ) -> None:
-        """Write a sample of the blocked loop."""
+    def _about(self, doing: Any, seen: Seen, thread: int) -> tuple[Any, ...]:
         self._since = doing
-        times = state.activity, interval, state.cpu, state.run_queue
-        self._write((now, doing, None, seen[0], *times))
+        return doing, None
 
 
 class ClientThread(Subject):
@@ -242,20 +247,15 @@ class ClientThread(Subject):
     """
 
     def __init__(self, stacks: FileRows, write: Write) -> None:
-        self._write = write
-        self.stacks = StackReader(stacks, describe=phase)
+        super().__init__(write, StackReader(stacks, describe=phase))
 
     def threads(self) -> dict[int, Any]:
         """Return the main thread, or nothing if it has ended."""
         main = threading.main_thread()
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
 
-    def write(
-        self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
-    ) -> None:
-        """Write a sample of the main thread."""
-        times = state.activity, interval, state.cpu, state.run_queue
-        self._write((now, seen[1], seen[0], *times))
+    def _about(self, doing: Any, seen: Seen, thread: int) -> tuple[Any, ...]:
+        return (seen[1],)
 
 
 #: Maximum number of frames of a stack. Deeper stacks are unknown.
