@@ -231,7 +231,8 @@ class SchedulerWatch:
 
     While the client is connected, the watch does nothing. After that, it asks the scheduler at
     intervals whether the run is still being recorded. Each of these requests also shows the
-    scheduler that this process is alive (see `Absence`).
+    scheduler that this process is alive (see `Absence`). A scheduler without a network address is
+    not watched.
 
     Parameters
     ----------
@@ -254,10 +255,7 @@ class SchedulerWatch:
         self._longest = min(_LONGEST_INTERVAL, orphan_timeout / _TIMES)
         self._gone = gone
         self._stopping = threading.Event()
-
-    def start(self) -> None:
-        """Start watching, if the scheduler has a network address."""
-        if is_on_network(self._client):
+        if is_on_network(client):
             threading.Thread(target=self._run, name="dasfprof-scheduler-watch", daemon=True).start()
 
     def stop(self) -> None:

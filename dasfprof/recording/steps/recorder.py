@@ -112,11 +112,13 @@ class StepRecorder:
         settings: RunSettings,
         client: Client | None,
         *,
-        subject: Callable[..., Subject] | None = None,
+        subject: Callable[..., Subject] = ClientThread,
     ) -> None:
         self.settings = settings
+        #: Name of the run's plugin on the scheduler.
+        self.scheduler_plugin = settings.plugin_name("SchedulerPlugin")
         self._client = client
-        self._subject = subject or ClientThread
+        self._subject = subject
         self._cluster: Any = None
         #: Functions that `stop` calls, from the last to the first.
         self._undo: list[Callable[[], object]] = []
@@ -143,9 +145,7 @@ class StepRecorder:
         if self._client is not None:
             self._cluster = self._client.cluster
             plugin, limit = self.scheduler_plugin, self.settings.orphan_timeout
-            watch = SchedulerWatch(self._client, plugin, limit, self.stop)
-            watch.start()
-            self._undo.append(watch.stop)
+            self._undo.append(SchedulerWatch(self._client, plugin, limit, self.stop).stop)
         place_hooks()
         self._since = time()
         _recorders.append(self)
@@ -157,11 +157,6 @@ class StepRecorder:
                 self._watch_main_thread()
         except Exception:
             self._guard.caught("start")
-
-    @property
-    def scheduler_plugin(self) -> str:
-        """The name of the run's plugin on the scheduler."""
-        return self.settings.plugin_name("SchedulerPlugin")
 
     def _watch_main_thread(self) -> None:
         """Start recording the main thread and the client's work in progress."""

@@ -144,7 +144,12 @@ class step:  # noqa: N801  (a context manager, used like a function)
     """
 
     def __init__(self, name: str) -> None:
-        self._name = _clean(name)
+        try:
+            text = str(name)[:_LONGEST_NAME]
+        except Exception:
+            text = type(name).__name__
+        # Dask cannot send all texts between processes.
+        self._name = text.encode("utf-8", "replace").decode()
 
     def __enter__(self) -> step:
         with logging_errors("a step"):
@@ -202,12 +207,3 @@ def remove_observer(observer: Any) -> None:
     """Stop notifying an observer of steps."""
     global observers  # noqa: PLW0603
     observers = tuple(other for other in observers if other is not observer)
-
-
-def _clean(name: Any) -> str:
-    """Return the name of a step as a text that Dask can send between processes."""
-    try:
-        text = str(name)[:_LONGEST_NAME]
-    except Exception:
-        text = type(name).__name__
-    return text.encode("utf-8", "replace").decode()
