@@ -305,7 +305,7 @@ class ProfiledRun:
         await self._flush()
         if self._settings.storage:
             return await asyncio.to_thread(self._home.copy_to, destination)
-        collector = FileCollector(self._settings, destination, self._home.copies)
+        collector = FileCollector(self._settings, destination, self._home.collector.paths)
         silent = await collector.collect(self._link, without=self._unanswered)
         if silent:
             self._add_unanswered(silent)

@@ -112,7 +112,8 @@ class Home:
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._mark = settings.directory, settings.uuid
-        self._collector = FileCollector(settings, Path(settings.directory))
+        #: Copies the run's files from other processes into this directory.
+        self.collector = FileCollector(settings, Path(settings.directory))
         #: Whether the scheduler writes its files to this same directory, as on a shared disk.
         self._is_shared = True
 
@@ -172,11 +173,6 @@ class Home:
                 shutil.copyfile(profile, destination / profile.name)
         return copies
 
-    @property
-    def copies(self) -> set[Path]:
-        """The files in this directory that were copied from other processes."""
-        return self._collector.paths
-
     async def collect(
         self, link: ClusterLink, lacking: dict[str, list[str]] | None = None
     ) -> dict[str, str]:
@@ -208,7 +204,7 @@ class Home:
             )
             return {}
         try:
-            return await self._collector.collect(link, workers)
+            return await self.collector.collect(link, workers)
         except CannotWriteError as error:
             logger.warning("run %r: %s Its files are on other hosts.", self._settings.name, error)
             return {}
@@ -341,7 +337,8 @@ class FileCollector:
         if self._is_home:
             return path
         copy, _ = self._fetched.setdefault((None, name), (self._new_path(name), 0))
-        await in_thread(partial(_copy, path, copy))
+        with _writing(copy):
+            await in_thread(partial(shutil.copyfile, path, copy))
         return copy
 
     async def _fetch(self, link: ClusterLink, source: _Source, identity: str) -> Path:
@@ -362,7 +359,8 @@ class FileCollector:
             data = await link.on_process(source.process, *arguments, size, CHUNK_BYTES)
             if not data:
                 break
-            await in_thread(partial(_write_at, path, size, data))
+            with _writing(path):
+                await in_thread(partial(_write_at, path, size, data))
             size += len(data)
             self._fetched[origin] = path, size
         return path
@@ -390,13 +388,8 @@ def _writing(path: Path) -> Iterator[None]:
         raise CannotWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def _copy(path: Path, copy: Path) -> None:
-    with _writing(copy):
-        shutil.copyfile(path, copy)
-
-
 def _write_at(path: Path, position: int, data: bytes) -> None:
-    with _writing(path), path.open("r+b" if position else "wb") as file:
+    with path.open("r+b" if position else "wb") as file:
         file.seek(position)
         file.write(data)
 

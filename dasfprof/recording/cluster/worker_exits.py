@@ -157,18 +157,15 @@ class ClusterChanges:
         #: Number of tasks that a restart cancelled before they were assigned to a worker.
         self._never_sent = 0
         self._restarting = False
-        self._undo = [
-            observe_handler(scheduler, name, answered, guard)
-            for name, answered in (
-                ("adaptive_target", self._wanted),
-                ("workers_to_close", self._wants_to_close),
-            )
-        ]
+        self._undo = (
+            observe_handler(scheduler, "adaptive_target", self._wanted, guard),
+            observe_handler(scheduler, "workers_to_close", self._wants_to_close, guard),
+        )
 
     def stop(self) -> None:
         """Stop observing the requests of adaptive clusters."""
-        while self._undo:
-            self._undo.pop()()
+        for undo in self._undo:
+            undo()
 
     def _wanted(self, target: Any, *_: object, **__: object) -> None:
         if target != self._target:

@@ -89,8 +89,9 @@ class Sender(ABC):
         #: Number of requests to send all data, and number of requests that were handled, with or
         #: without success.
         self._requests = self._handled_requests = 0
-        #: Time when sending ends, on the monotonic clock. None while the run is recorded.
-        self._deadline: float | None = None
+        #: Time when sending ends, on the monotonic clock. None while the run is recorded, and its
+        #: files are not closed.
+        self.deadline: float | None = None
         #: Whether the closed files have arrived completely (`_done`), and whether this sender sends
         #: no more data (`_over`).
         self._done = self._over = False
@@ -120,11 +121,6 @@ class Sender(ABC):
 
     def _leave_loop(self) -> None:  # noqa: B027  (optional)
         """Stop using this process's event loop, because the loop may end."""
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the files are closed."""
-        return self._deadline is not None
 
     def commit(self) -> None:
         """Send the data in the files, and wait until it has arrived or the attempt has failed."""
@@ -164,7 +160,7 @@ class Sender(ABC):
         thread.join(min(self.exit_limit, _LOOP_LIMIT))
 
     def _finish(self, limit: float, wait: float) -> None:
-        self._deadline = monotonic() + limit
+        self.deadline = monotonic() + limit
         self._request(wait, until_done=True)
 
     def _request(self, limit: float, until_done: bool = False) -> None:
@@ -192,7 +188,7 @@ class Sender(ABC):
         # Send the first data immediately, so that a failure is logged early. The first attempt also
         # imports libraries and opens connections, which is impossible while the interpreter exits.
         while not self._over:
-            request, deadline = self._requests, self._deadline
+            request, deadline = self._requests, self.deadline
             done = self._try_to_send(deadline) and deadline is not None
             if done:
                 self._remove()
@@ -278,5 +274,9 @@ def files_to_upload(run_uuid: str) -> dict[str, str]:
     For each file name, the result has the reason why the last upload failed, or an empty text if it
     did not fail.
     """
-    senders = [each for each in list(_senders) if each.run_uuid == run_uuid and each.is_ending]
-    return {name: sender.trouble for sender in senders for name in sender.unsent_files()}
+    return {
+        name: sender.trouble
+        for sender in list(_senders)
+        if sender.run_uuid == run_uuid and sender.deadline is not None
+        for name in sender.unsent_files()
+    }
