@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals import names, worker_calls
 from dasfprof.recording.dask_internals.patch import Entries, Patch
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.events import Schema
@@ -59,10 +59,8 @@ def observe(
 
 def can_observe(worker: Any) -> bool:
     """Return whether serializing can be recorded on this worker."""
-    handlers = getattr(worker, "handlers", None)
-    has_handler = isinstance(handlers, dict) and "get_data" in handlers
     has_names = names.SERIALISING.exist() and names.RECEIVING.find("context_meter") is not None
-    return has_handler and has_names
+    return has_names and worker_calls.can_observe(worker, "get_data")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from dasfprof.recording.guard import HookGuard
 # part of the outer call.
 
 
-def can_observe(worker: Any, request: str = "actor_execute") -> bool:
+def can_observe(worker: Any, request: str) -> bool:
     """Return whether one kind of request to this worker can be observed.
 
-    `request` is the kind: ``actor_execute`` (actor calls) or ``run`` (functions outside of tasks).
+    `request` is the kind: ``actor_execute`` (actor calls), ``run`` (functions outside of tasks) or
+    ``get_data`` (requests for results).
     """
     handlers = getattr(worker, "handlers", None)
     return isinstance(handlers, dict) and request in handlers
@@ -175,11 +176,6 @@ GatherDepSuccessEvent = _outcome("GatherDepSuccessEvent")
 GatherDepBusyEvent = _outcome("GatherDepBusyEvent")
 
 
-def has_metering() -> bool:
-    """Return whether this version of Dask has the private names that `listen` needs."""
-    return names.METERING.exist()
-
-
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
     """Call `observe` with the outcome of each task run and transfer, and with Dask's metrics of it.
 
@@ -188,9 +184,10 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
     Returns
     -------
     Patch or None
-        The patch, which the caller removes at the end. None if `has_metering` returns False.
+        The patch, which the caller removes at the end. None if this version of Dask does not have
+        the private names.
     """
-    if not has_metering():
+    if not names.METERING.exist():
         return None
 
     def wrap(original: Any, patch: Patch) -> Any:

@@ -20,11 +20,7 @@ from typing import Any
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import (
-    serialising,
-    worker_calls,
-    worker_functions,
-)
+from dasfprof.recording.dask_internals import names, serialising, worker_calls, worker_functions
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.undocumented import with_correction
 from dasfprof.recording.dask_internals.worker_calls import (
@@ -103,7 +99,7 @@ class WorkerTaskPlugin(RecordingPart):
         """Open the file and place the hooks."""
         self._worker = with_correction(worker)
         header = {"run_queue": availability(), "serialising": serialising.can_observe(worker)}
-        if not worker_calls.has_metering():
+        if not names.METERING.exist():
             # Nothing would remove the stored times of tasks that have ended.
             self.transition = _ignore  # type: ignore[method-assign]
             header["unmetered"] = True
@@ -122,7 +118,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._note_correction()
         shuffled = partial(self._append_row, SHUFFLE_MESSAGE)
         self._undo.append(worker_calls.observe(worker, shuffled, self._guard))
-        if worker_calls.can_observe(worker):
+        if worker_calls.can_observe(worker, "actor_execute"):
             called = partial(self._append_row, ACTOR_CALL)
             self._actor_calls = worker_calls.ActorCalls(worker, called, self._guard)
             self._undo.append(self._actor_calls.stop)
