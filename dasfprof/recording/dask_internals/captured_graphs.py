@@ -23,11 +23,10 @@ class NeedsComputingError(Exception):
 
 
 class _Captured(Exception):  # noqa: N818  (It is not an error.)
-    """Raised to end a call of `compute` when Dask has optimized the graph."""
+    """Raised to end a call of `compute` when Dask has optimized the graph.
 
-    def __init__(self, graph: Any, keys: Any) -> None:
-        super().__init__("the graph is optimized")
-        self.graph, self.keys = graph, keys
+    The arguments are the graph and the keys.
+    """
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
@@ -49,7 +48,8 @@ def capture_graph(collection: Any) -> tuple[Any, Any, float]:
         with dask.config.set(scheduler=_refuse):
             getattr(collection, "compute", partial(dask.compute, collection))(scheduler=capture)
     except _Captured as captured:
-        return captured.graph, captured.keys, monotonic() - start
+        graph, keys = captured.args
+        return graph, keys, monotonic() - start
     return {}, [], monotonic() - start
 
 

@@ -95,15 +95,12 @@ of_dask = SharedPatches(
 
 def waited(began: float, seconds: float, keys: int) -> None:
     """Record that this thread waited for a computation of one of Dask's local schedulers."""
-    opened = _current.get()
-    if opened is not None and opened.is_open:
-        opened.waiting += seconds
-        opened.keys += keys
-        return
-    is_main = threading.current_thread() is threading.main_thread()
-    call = ClientCall("compute", current_line(), began, is_main, seconds=seconds)
-    call.waiting, call.keys = seconds, keys
-    _report(call)
+    call: ClientCall | None = _open_call()
+    if call is None:
+        call = ClientCall("compute", current_line(), began, _is_main(), seconds=seconds)
+        _report(call)
+    call.waiting += seconds
+    call.keys += keys
 
 
 def clock() -> float:
@@ -116,11 +113,10 @@ def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
 
     `part` is the field of `ClientCall` to which the seconds are added.
     """
-    call: ClientCall | None = _current.get()
-    if call is None or not call.is_open:
-        is_main = threading.current_thread() is threading.main_thread()
+    call: ClientCall | None = _open_call()
+    if call is None:
         # Longer times of the main thread outside of calls are recorded as separate calls.
-        if seconds < _BRIEF or not is_main:
+        if seconds < _BRIEF or not _is_main():
             return
         call = ClientCall(part, current_line(), time() - seconds, seconds=seconds)
         _report(call)
@@ -151,11 +147,9 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
 def _begin(name: str) -> OpenCall | None:
     """Start recording a call, or return None if the call is part of another call."""
     with logging_errors("a call"):
-        outer = _current.get()
-        if outer is not None and outer.is_open:
+        if _open_call() is not None:
             return None
-        is_main = threading.current_thread() is threading.main_thread()
-        call = OpenCall(name, current_line(), 0.0, is_main, is_open=True)
+        call = OpenCall(name, current_line(), 0.0, _is_main(), is_open=True)
         call.token = _current.set(call)
         opened.add(id(call))
         # The monotonic clock is read first. Otherwise, events within a call might seem to be after
@@ -202,19 +196,29 @@ def _report(call: ClientCall) -> None:
         observer.called(call)
 
 
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _open_call() -> OpenCall | None:
+    """Return the call of Dask that this thread or coroutine is in, or None."""
+    call = _current.get()
+    return call if call is not None and call.is_open else None
+
+
 def line() -> Line | None:
     """Return the line of the user's code that made this thread's current call of Dask.
 
     Outside of calls, this is the current line.
     """
-    call = _current.get()
-    return call.line if call is not None and call.is_open else current_line()
+    call = _open_call()
+    return current_line() if call is None else call.line
 
 
 def is_open(name: str = "") -> bool:
     """Return whether this thread is in a call. If `name` is given, the call must have this name."""
-    call = _current.get()
-    return call is not None and call.is_open and name in ("", call.name)
+    call = _open_call()
+    return call is not None and name in ("", call.name)
 
 
 def _timing_waits(original: Any, patch: Patch) -> Any:
@@ -223,8 +227,8 @@ def _timing_waits(original: Any, patch: Patch) -> Any:
     def sync(*args: Any, **kwargs: Any) -> Any:
         if not patch.active:
             return original(*args, **kwargs)
-        call, opened = _current.get(), None
-        if call is None or not call.is_open:
+        call, opened = _open_call(), None
+        if call is None:
             if getattr(next(iter(args[1:]), None), "__name__", "") != "_wait":
                 return original(*args, **kwargs)
             call = opened = _begin("wait")

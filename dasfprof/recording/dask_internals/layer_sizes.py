@@ -18,6 +18,7 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.built_lines import is_expression
 from dasfprof.recording.dask_internals.graph_values import values_in
 
 #: Maximum number of files of which the footers are read, and maximum number of values of a text
@@ -79,8 +80,10 @@ class BuiltLayer:
         include the values that were skipped.
         """
         source = self.source
-        if _is_part(source):  # A list contains fused expressions, which are separate layers.
-            source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]
+        if is_expression(source):  # A list contains fused expressions, which are separate layers.
+            source = [
+                x for x in source.operands if not isinstance(x, list) and not is_expression(x)
+            ]
         elif hasattr(source, "mapping"):
             source = dict(source.mapping)
         yield from ((value, times) for _, value, times in values_in(source, self.tasks))
@@ -91,7 +94,7 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
     layers: dict[str, BuiltLayer] = {}
     frames: dict[str, _Rows | None] = {}
     for source in _graphs_and_expressions(sources):
-        if _is_part(source):
+        if is_expression(source):
             layers.setdefault(source._name, _of_expression(source, frames))
             continue
         for name, layer in source.layers.items():
@@ -113,18 +116,12 @@ def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
     for part in waiting:
         if id(part) not in seen:
             seen.add(id(part))
-            if _is_part(part):
+            if is_expression(part):
                 waiting += part.operands
             elif isinstance(part, list | tuple) and len(part) < MOST_FILES:
-                waiting += [item for item in part if _is_part(item)]
-            if (_is_part(part) and hasattr(part, "npartitions")) or isinstance(part, graph):
+                waiting += [item for item in part if is_expression(item)]
+            if (is_expression(part) and hasattr(part, "npartitions")) or isinstance(part, graph):
                 yield part
-
-
-def _is_part(value: Any) -> bool:
-    """Return whether a value is an expression."""
-    # The class is examined, because an instance of `Delayed` has every attribute.
-    return hasattr(type(value), "_parameters")
 
 
 def _of_layer(layer: BuiltLayer) -> BuiltLayer:
@@ -196,7 +193,7 @@ class _Rows:
 
 
 def _of_expression(part: Any, known: dict[str, _Rows | None]) -> BuiltLayer:
-    layer = BuiltLayer(part._name, part, tuple(x._name for x in part.operands if _is_part(x)))
+    layer = BuiltLayer(part._name, part, tuple(x._name for x in part.operands if is_expression(x)))
     try:
         if isinstance(getattr(part, "chunks", None), tuple):
             return _of_array(layer, part.chunks, part.dtype)
@@ -264,7 +261,7 @@ def _rows_of(part: Any, known: dict[str, _Rows | None]) -> _Rows | None:
         return _rows(part.operand("exprs")[0], known)
     if not kinds & {"Elemwise", *_FEWER_ROWS}:
         return None
-    inputs = [_rows(item, known) for item in part.operands if _is_part(item)]
+    inputs = [_rows(item, known) for item in part.operands if is_expression(item)]
     first = inputs[0] if inputs else None
     if first is None or any(x is None or len(x.rows) != part.npartitions for x in inputs):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
@@ -27,15 +28,13 @@ _OF_OTHERS = ("distributed.scheduler", "distributed.nanny", "distributed.client"
 MOST_OF_A_RUN = 20
 
 
+@dataclass(slots=True)
 class _Run:
     """A task run that logs, with its number of records up to now."""
 
-    __slots__ = ("has_erred", "identity", "records")
-
-    def __init__(self, identity: tuple[Any, int]) -> None:
-        self.identity = identity
-        self.records = 0
-        self.has_erred = False
+    identity: tuple[Any, int]
+    records: int = 0
+    has_erred: bool = False
 
 
 class _RecordHandler:
@@ -59,13 +58,10 @@ class _RecordHandler:
     def handle(self, record: logging.LogRecord) -> None:
         """Call the listener with a record of this thread, if the record belongs to a task run."""
         with self._guard.catching("a log record of a task"):
-            is_error = record.levelno >= logging.ERROR or bool(
-                record.exc_info and record.exc_info[0]
-            )
-            if record.levelno < self._level and not is_error:
-                return
+            raised = bool(record.exc_info and record.exc_info[0])
+            is_error = raised or record.levelno >= logging.ERROR
             logger = str(record.name)
-            if logger.startswith(_OURS):
+            if (record.levelno < self._level and not is_error) or logger.startswith(_OURS):
                 return
             thread = threading.get_ident()
             key = self._threads.get(thread)
