@@ -298,6 +298,6 @@ def profile_calls(
     leave = observe(worker, profiles.wrap)
     if leave is not None:
         undo.append(leave)
-    pulse = Pulse(f"call-profiles {worker.name}", [profiles.commit], rows.guard, WRITE_EVERY)
+    pulse = Pulse(f"call-profiles {worker.name}", profiles.commit, rows.guard, WRITE_EVERY)
     undo.append(pulse.stop)
     return profiles

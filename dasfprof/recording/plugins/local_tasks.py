@@ -80,8 +80,8 @@ class LocalTasks(RecordingPart):
         self._code = FunctionCode(rows) if self.settings.record_code else None
         has_arguments = self.settings.arguments != "off"
         self._arguments = TaskArguments(worker, rows) if has_arguments else None
-        looks = [TasksUnderWay(worker, worker.executing, rows).sample]
-        self._undo.append(Pulse(f"under-way {worker.name}", looks, self._guard).stop)
+        sample = TasksUnderWay(worker, worker.executing, rows).sample
+        self._undo.append(Pulse(f"under-way {worker.name}", sample, self._guard).stop)
         threads = partial(TaskThreads, worker, worker.executing, ())
         frequency = self.settings.stack_frequency
         self._undo.append(sample_into(rows, frequency, TASK_SAMPLE, threads))

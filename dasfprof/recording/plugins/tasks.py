@@ -21,6 +21,7 @@ from typing import Any
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import names, serialising, worker_calls, worker_functions
+from dasfprof.recording.dask_internals.held_locks import watch_locks
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.undocumented import with_correction
 from dasfprof.recording.dask_internals.worker_calls import (
@@ -50,10 +51,12 @@ from dasfprof.recording.task_runs.thread_time import (
     availability,
     cpu_seconds,
 )
-from dasfprof.recording.under_way.tasks import watch_worker
+from dasfprof.recording.under_way.loop import Pulse
+from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.events import Schema
 from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
+from dasfprof.schema.under_way import LOCK_HELD
 
 _READY = ("ready", "constrained")
 #: States of ended tasks. `transition` ignores them, because the metering reports more detail.
@@ -152,7 +155,10 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _watch(self, worker: Any, rows: FileRows) -> None:
         """Start to record tasks in progress, stacks, logs, arguments, code and serialization."""
-        watch_worker(worker, self._received, rows, self._undo)
+        if names.UNDER_WAY.exist():
+            self._undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
+            sample = TasksUnderWay(worker, self._received, rows).sample
+            self._undo.append(Pulse(f"under-way {worker.name}", sample, self._guard).stop)
         self._undo.append(watch_logs(worker, self.settings, rows))
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
         if self.settings.arguments != "off":

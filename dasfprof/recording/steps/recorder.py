@@ -166,8 +166,8 @@ class StepRecorder:
         self._guard = HookGuard(writer)
         rows = FileRows(writer, self._constants, self._guard, self._append)
         client = "no cluster" if self._client is None else self._client.id
-        looks = [ClientUnderWay(client, rows).sample]
-        self._undo.append(Pulse("under-way client", looks, self._guard).stop)
+        sample = ClientUnderWay(client, rows).sample
+        self._undo.append(Pulse("under-way client", sample, self._guard).stop)
         frequency = self.settings.stack_frequency
         self._undo.append(sample_into(rows, frequency, CLIENT_SAMPLE, self._subject))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import monotonic, time
 from typing import Any
 
@@ -27,26 +27,20 @@ _LAST_SNAPSHOT = 2.0
 
 
 class Pulse:
-    """A daemon thread that calls functions at intervals until `stop` is called.
+    """A daemon thread that calls a function at intervals until `stop` is called.
 
     Parameters
     ----------
-    calls
-        The functions to call. If a function raises an error, the others are called nevertheless.
     guard
-        Handles the errors of the functions.
+        Handles the errors of the function.
     interval
-        Seconds between two calls of each function.
+        Seconds between two calls.
     """
 
     def __init__(
-        self,
-        name: str,
-        calls: Sequence[Callable[[], object]],
-        guard: HookGuard,
-        interval: float = INTERVAL,
+        self, name: str, call: Callable[[], object], guard: HookGuard, interval: float = INTERVAL
     ) -> None:
-        self._calls = calls
+        self._call = call
         self._interval = interval
         self._guard = guard
         self._pid = os.getpid()
@@ -66,11 +60,8 @@ class Pulse:
     def _run(self) -> None:
         due = monotonic() + self._interval
         while not self._stopping.wait(max(0.0, due - monotonic())):
-            for call in self._calls:
-                try:
-                    call()
-                except Exception:
-                    self._guard.caught("a snapshot of unfinished work")
+            with self._guard.catching("a snapshot of unfinished work"):
+                self._call()
             due = max(due + self._interval, monotonic())
 
 
@@ -92,8 +83,6 @@ class Repeats:
     now
         Monotonic seconds of the first snapshot.
     """
-
-    __slots__ = ("_due", "_facts", "_gap", "_seen", "_state", "_steady")
 
     def __init__(self, now: float) -> None:
         self._gap = FIRST / 2
@@ -140,8 +129,6 @@ class Busy:
 
     A single snapshot does not show whether a thread sleeps.
     """
-
-    __slots__ = ("_cpu", "_sampled", "_state")
 
     def __init__(self) -> None:
         self._cpu: float | None = None

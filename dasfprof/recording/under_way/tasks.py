@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
+from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
 from dasfprof.recording.rows import FileRows
-from dasfprof.recording.under_way.loop import Busy, Pulse, Repeats
-from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
+from dasfprof.recording.under_way.loop import Busy, Repeats
+from dasfprof.schema.under_way import TASK_UNDER_WAY
 
 #: Threshold (seconds since a task's start) from which snapshots of the task are written.
 OLDER_THAN = 1.0
@@ -21,29 +19,8 @@ OLDER_THAN = 1.0
 FETCHING, RELEASED = "fetching", "released"
 
 
-def watch_worker(
-    worker: Any, received: Mapping[Any, float], rows: FileRows, undo: list[Callable[[], object]]
-) -> None:
-    """Start to record the unfinished tasks of a worker. Called on the worker's event loop.
-
-    Parameters
-    ----------
-    worker, received, rows
-        See `TasksUnderWay`.
-    undo
-        List to which this function appends functions that end the recording. They must be called
-        from last to first.
-    """
-    if names.UNDER_WAY.exist():
-        undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
-        looks = [TasksUnderWay(worker, received, rows).sample]
-        undo.append(Pulse(f"under-way {worker.name}", looks, rows.guard).stop)
-
-
 class _Task:
     """Facts from the earlier snapshots of one unfinished task."""
-
-    __slots__ = ("busy", "repeats", "row", "seen")
 
     def __init__(self, now: float) -> None:
         self.seen = now
@@ -113,15 +90,9 @@ class TasksUnderWay:
         if in_thread:
             row["thread"] = int(row["thread"])  # Rows of task runs also have integers.
         stack = row.pop("stack")
-        facts = (
-            row["state"],
-            stack,
-            row["waits_in"],
-            row["waits_for"],
-            # While a task waits for its inputs, the arrival of an input makes no row due.
-            row["waits_keys"] if in_thread else None,
-            row["holds"],
-        )
+        # While a task waits for its inputs, the arrival of an input makes no row due.
+        keys = row["waits_keys"] if in_thread else None
+        facts = row["state"], stack, row["waits_in"], row["waits_for"], keys, row["holds"]
         task.row = row
         row["thread_state"] = task.busy.state(row["thread_state"], row["cpu"], now)
         if task.repeats.is_due(now, facts, row["thread_state"]):
