@@ -158,7 +158,7 @@ def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
         plugins = dask_scheduler.plugins.items()
         runs = [plugin.settings for name, plugin in plugins if name.startswith("dasfprof-")]
         others = tuple(run.plugin_name("") for run in runs if run.owner != owner)
-    names = [*dask_scheduler.plugins, *(registered_for_workers(dask_scheduler) or ())]
+    names = [*dask_scheduler.plugins, *registered_for_workers(dask_scheduler)]
     return [name for name in names if name.startswith("dasfprof-") and not name.startswith(others)]
 
 

@@ -71,14 +71,10 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
         return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
     # A DASF pipeline has an executor, whose attribute `client` is Dask's client. The executor's
     # method `register_plugin` cannot be used: it calls a method that Dask no longer has.
-    candidates = (
-        pipeline,
-        getattr(pipeline, "client", None),
-        getattr(getattr(pipeline, "_executor", None), "client", None),
-    )
+    executor = getattr(pipeline, "_executor", None)
+    candidates = pipeline, getattr(pipeline, "client", None), getattr(executor, "client", None)
     client = next((item for item in candidates if isinstance(item, Client)), None)
     if client is None:
-        executor = getattr(pipeline, "_executor", None)
         what = f" (executor: {type(executor).__name__})" if executor is not None else ""
         raise NoClientError(
             f"got an object of type {type(pipeline).__name__}{what}, which has no Dask client, so "

@@ -37,21 +37,6 @@ _ANSWER_LIMIT = 30.0
 _LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
-async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise a `RegistrationError` if the scheduler cannot write to the run's storage."""
-    target = settings.storage, f"{settings.stored_directory}/begun"
-    try:
-        reason = await link.on_scheduler(aside, why_not_writable, *target, limit=_ANSWER_LIMIT)
-    except asyncio.TimeoutError:
-        reason = f"no answer in {_ANSWER_LIMIT:g} s"
-    # The scheduler's file is indispensable, while files of workers may be missing.
-    if reason is not None:
-        raise RegistrationError(
-            f"the scheduler cannot write to {shown(settings.storage)}: {reason}. The scheduler and "
-            "each worker need their own credentials. Nothing was registered."
-        )
-
-
 async def wait_for_storage(
     link: ClusterLink, settings: RunSettings, lacking: dict[str, list[str]]
 ) -> None:
@@ -125,12 +110,23 @@ class Home:
         RegistrationError
             If the scheduler cannot write to the run's storage.
         """
-        if self._settings.storage:
-            await check_storage(link, self._settings)
-        elif self._settings.ship != "off":
-            # If the scheduler sees this mark, both processes use the same directory.
-            await aside(place_mark, *self._mark)
-            self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
+        if not self._settings.storage:
+            if self._settings.ship != "off":
+                # If the scheduler sees this mark, both processes use the same directory.
+                await aside(place_mark, *self._mark)
+                self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
+            return
+        target = self._settings.storage, f"{self._settings.stored_directory}/begun"
+        try:
+            reason = await link.on_scheduler(aside, why_not_writable, *target, limit=_ANSWER_LIMIT)
+        except asyncio.TimeoutError:
+            reason = f"no answer in {_ANSWER_LIMIT:g} s"
+        # The scheduler's file is indispensable, while files of workers may be missing.
+        if reason is not None:
+            raise RegistrationError(
+                f"the scheduler cannot write to {shown(target[0])}: {reason}. The scheduler and "
+                "each worker need their own credentials. Nothing was registered."
+            )
 
     async def leave(self) -> None:
         """Remove the run's mark (see `place_mark`) from the directory, when the run has ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from distributed.comm import get_address_host_port
@@ -117,8 +117,7 @@ class _SchedulerCalls:
         """Return whether a scheduler answers in time. Raise an error if another process answers."""
         # A worker or a nanny would log an error for a call that only schedulers know, so the
         # process is first asked for its identity.
-        call = request(self.address, self.connection_args, "identity")
-        identity = await self._answer(call, self.limit)
+        identity = await self._answer(self.limit, "identity")
         if identity is None:
             await self._check_listening()
             return False
@@ -131,8 +130,8 @@ class _SchedulerCalls:
             f"scheduler's address: {address}. client.scheduler_info() shows it."
         )
 
-    async def _answer(self, answer: Coroutine[Any, Any, Any], limit: float) -> Any:
-        """Wait for an answer and return it, or return None if it does not arrive in time.
+    async def _answer(self, limit: float, handler: str, **message: Any) -> Any:
+        """Return a handler's answer to a message, or None if it does not arrive in time.
 
         Raises
         ------
@@ -140,7 +139,8 @@ class _SchedulerCalls:
             If the process that answers is not a process of Dask.
         """
         try:
-            return await within(limit, answer)
+            call = request(self.address, self.connection_args, handler, **message)
+            return await within(limit, call)
         except asyncio.TimeoutError:
             return None
         except Exception as error:
@@ -165,8 +165,7 @@ class _SchedulerCalls:
         """
         pickled = dumps((dumps(WithModules(function)), args))
         message = {"function": dumps(run_pickled), "args": pickled}
-        call = request(self.address, self.connection_args, "run_function", **message)
-        response = await self._answer(call, limit or self.limit)
+        response = await self._answer(limit or self.limit, "run_function", **message)
         if response is None:
             return None
         if not isinstance(response, dict) or response.get("status") != "OK":

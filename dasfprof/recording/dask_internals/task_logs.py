@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
@@ -37,52 +37,46 @@ class _Run:
     has_erred: bool = False
 
 
+@dataclass(eq=False)
 class _RecordHandler:
     """Passes the log records of a worker's task runs to a listener, if their level suffices."""
 
-    def __init__(
-        self,
-        worker: Any,
-        level: int,
-        listener: Listener,
-        left_out: Callable[[], object],
-        guard: HookGuard,
-    ) -> None:
-        self._threads = running_tasks(worker)
-        self._tasks = worker.state.tasks
-        self._level, self._listener, self._left_out = level, listener, left_out
-        self._guard = guard
-        #: By thread: the last task run that has logged.
-        self._last: dict[int, _Run] = {}
+    worker: Any
+    level: int
+    listener: Listener
+    left_out: Callable[[], object]
+    guard: HookGuard
+    #: By thread: the last task run that has logged.
+    _last: dict[int, _Run] = field(default_factory=dict)
 
     def handle(self, record: logging.LogRecord) -> None:
         """Call the listener with a record of this thread, if the record belongs to a task run."""
-        with self._guard.catching("a log record of a task"):
+        with self.guard.catching("a log record of a task"):
             raised = bool(record.exc_info and record.exc_info[0])
             is_error = raised or record.levelno >= logging.ERROR
             logger = str(record.name)
-            if (record.levelno < self._level and not is_error) or logger.startswith(_OURS):
+            if (record.levelno < self.level and not is_error) or logger.startswith(_OURS):
                 return
             thread = threading.get_ident()
-            key = self._threads.get(thread)
+            key = running_tasks(self.worker).get(thread)
             if key is None:  # The thread runs no task, or a coroutine task.
                 of_dask = logger.startswith(_DASK) and not logger.startswith(_OF_OTHERS)
                 if of_dask and record.exc_info and record.levelno >= logging.ERROR:
-                    self._listener(None, -1, record, True)
+                    self.listener(None, -1, record, True)
                 return
-            identity = key, getattr(self._tasks.get(key), "run_id", -1)
+            identity = key, getattr(self.worker.state.tasks.get(key), "run_id", -1)
             run = self._last.get(thread)
             if run is None or run.identity != identity:
                 run = self._last[thread] = _Run(identity)
             if is_error and not run.has_erred:
                 run.has_erred = True
-                self._listener(*identity, record, True)
-            elif record.levelno >= self._level:
+                self.listener(*identity, record, True)
+            elif record.levelno >= self.level:
                 run.records += 1
                 if run.records > MOST_OF_A_RUN:
-                    self._left_out()
+                    self.left_out()
                 else:
-                    self._listener(*identity, record, False)
+                    self.listener(*identity, record, False)
 
 
 def _observed(original: Any, patch: Patch) -> Any:

@@ -118,10 +118,9 @@ def p2p_buffers(worker: Any) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
-    """Return the names of the plugins for new workers, or None if Dask does not store them."""
-    plugins = getattr(dask_scheduler, "worker_plugins", None)
-    return None if plugins is None else list(plugins)
+def registered_for_workers(dask_scheduler: Any) -> list[str]:
+    """Return the names of the plugins for new workers, or an empty list if they are unknown."""
+    return list(getattr(dask_scheduler, "worker_plugins", ()))
 
 
 def forget_for_workers(plugins: list[str], dask_scheduler: Any) -> None:
