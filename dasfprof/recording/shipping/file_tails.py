@@ -6,8 +6,7 @@ import hashlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dasfprof.database import FileDatabase, frames
@@ -40,7 +39,7 @@ class FileTails:
         abandoned: Sequence[Path] = (),
     ) -> None:
         self._piece = piece
-        self._abandoned = [FileTail(partial(Path, path), piece) for path in abandoned]
+        self._abandoned = [FileTail([path], 0, piece) for path in abandoned]
         self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(db, []) for db in databases]
         # Several threads search for new segments, and must not create two tails for one segment.
         self._lock = threading.Lock()
@@ -49,13 +48,9 @@ class FileTails:
         yield from self._abandoned
         for database, tails in self._tails:
             with self._lock:
-                for segment in range(len(tails), len(database.paths)):
-                    tails.append(FileTail(partial(_path, database, segment), self._piece))
+                for segment in range(len(tails), len(database.writer.paths)):
+                    tails.append(FileTail(database.writer.paths, segment, self._piece))
             yield from tails
-
-
-def _path(database: FileDatabase, segment: int) -> Path:
-    return database.paths[segment]
 
 
 class FileTail:
@@ -63,14 +58,15 @@ class FileTail:
 
     Parameters
     ----------
-    path
-        A function that returns the file's path. The path may change until the file is created.
+    paths, segment
+        A list, and the index of the file's path in it. The path may change until the file is
+        created.
     piece
         Maximum number of bytes per read. If a frame is longer, more bytes are read.
     """
 
-    def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
-        self._path = path
+    def __init__(self, paths: list[Path], segment: int = 0, piece: int = PIECE_BYTES) -> None:
+        self._paths, self._segment = paths, segment
         self._piece = piece
         #: Identifier of the file, unique among the files of all workers. Each process that reads
         #: the file computes the same identifier. It changes if the file is created again.
@@ -82,7 +78,7 @@ class FileTail:
     @property
     def path(self) -> Path:
         """The path of the file, which may not exist yet."""
-        return self._path()
+        return self._paths[self._segment]
 
     def unsent(self) -> int:
         """Return the number of bytes that have not arrived at the target."""
