@@ -71,16 +71,23 @@ class ActorCalls:
         return observed
 
     async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, state = object(), "failed"
-        with self._guard.catching("an actor call"):
-            actor, method = kwargs.get("actor", given[0]), kwargs.get("function", given[1])
-            self._open[call] = time(), perf_counter(), actor, str(method)
+        call, state = answer, "failed"
+        with self._guard.catching("a call outside of tasks"):
+            call, named = self._begin(answer, given, kwargs)
+            self._open[call] = time(), perf_counter(), *named
         try:
-            result = await answer
-            state = outcome_of(result)
+            result = await call
+            ended_well = isinstance(result, dict) and result.get("status") == "OK"
+            state = "success" if ended_well else "failed"
             return result
         finally:
             self._ended(call, state)
+
+    def _begin(
+        self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, tuple[Any, str]]:
+        """Return an awaitable that runs the call, and the actor and the method."""
+        return answer, (kwargs.get("actor", given[0]), str(kwargs.get("function", given[1])))
 
     def _ended(self, call: object, state: str) -> None:
         with self._guard.catching("a call outside of tasks"):
@@ -91,12 +98,6 @@ class ActorCalls:
 
     def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
         self._observer((start, seconds, *named, state))
-
-
-def outcome_of(result: Any) -> str:
-    """Return the outcome of a call, ``success`` or ``failed``. `result` may be an exception."""
-    ended_well = isinstance(result, dict) and result.get("status") == "OK"
-    return "success" if ended_well else "failed"
 
 
 #

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from time import perf_counter, thread_time, time
+from time import thread_time
 from typing import Any
 
 from dask.utils import funcname
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
-from dasfprof.recording.dask_internals.worker_calls import ActorCalls, outcome_of
+from dasfprof.recording.dask_internals.worker_calls import ActorCalls
 from dasfprof.recording.guard import HookGuard
 
 
@@ -71,15 +71,8 @@ class FunctionRuns(ActorCalls):
         self._leave()
         self._leave = lambda: None
 
-    async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run, state = FunctionRun(answer), "failed"
-        self._open[run] = time(), perf_counter(), None, ""
-        try:
-            result = await run
-            state = outcome_of(result)
-            return result
-        finally:
-            self._ended(run, state)
+    def _begin(self, answer: Any, *_: Any) -> tuple[Any, tuple[Any, str]]:
+        return FunctionRun(answer), (None, "")
 
     def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
         if not (call.function or "").startswith("dasfprof."):
