@@ -47,18 +47,15 @@ class TaskClients:
         self.sent_before: list[Any] = []
         for _, message in scheduler.get_events(TOPIC):
             self.announced(message)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Record or hide the tasks that the scheduler already has when recording starts."""
+        # Record or hide the tasks that the scheduler already has.
         shown = set()
-        for client, state in list(self._scheduler.clients.items()):
+        for client, state in list(scheduler.clients.items()):
             keys = [] if self._is_other(client) else _with_dependencies(state.wants_what)
             if keys:
                 self._record_name(client)
                 self._record(CLIENT_TASKS, client, keys[:_MOST_KNOWN])
                 shown.update(keys)
-        for key, task in self._scheduler.tasks.items() if self.hides else ():
+        for key, task in scheduler.tasks.items() if self.hides else ():
             if key in shown:
                 self._functions.add(task.prefix.name)
             else:
