@@ -147,7 +147,7 @@ def recorded(path: Path, run_uuid: str, count: int = 3, blocks: int = 1) -> File
 
 def test_a_tail_gives_whole_frames_once(tmp_path: Path) -> None:
     path = tmp_path / "own.msgpack"
-    tail = FileTail([path])
+    tail = FileTail([path], 0, PIECE_BYTES)
     assert tail.read() == b""
     recorded(path, "a", blocks=3).close()
     whole = path.read_bytes()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 import uuid
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dasfprof.database import FileDatabase, frames
+from dasfprof.database import frames
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.multi import headers_of_run, identity_of, was_received
 from dasfprof.database.reader import TraceFile
@@ -17,40 +15,6 @@ from dasfprof.database.reader import TraceFile
 #: Default number of bytes per read, and maximum number of bytes per read if a frame is longer.
 PIECE_BYTES = 1 << 20
 _LONGEST = 1 << 28
-
-
-class FileTails:
-    """An iterable of the `FileTail` of each file (segment) of the given databases.
-
-    Parameters
-    ----------
-    databases
-        The databases whose files are to be sent.
-    piece
-        See `FileTail`.
-    abandoned
-        Files of processes that ended before they had sent these files completely.
-    """
-
-    def __init__(
-        self,
-        databases: Sequence[FileDatabase],
-        piece: int = PIECE_BYTES,
-        abandoned: Sequence[Path] = (),
-    ) -> None:
-        self._piece = piece
-        self._abandoned = [FileTail([path], 0, piece) for path in abandoned]
-        self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(db, []) for db in databases]
-        # Several threads search for new segments, and must not create two tails for one segment.
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[FileTail]:
-        yield from self._abandoned
-        for database, tails in self._tails:
-            with self._lock:
-                for segment in range(len(tails), len(database.writer.paths)):
-                    tails.append(FileTail(database.writer.paths, segment, self._piece))
-            yield from tails
 
 
 class FileTail:
@@ -65,7 +29,7 @@ class FileTail:
         Maximum number of bytes per read. If a frame is longer, more bytes are read.
     """
 
-    def __init__(self, paths: list[Path], segment: int = 0, piece: int = PIECE_BYTES) -> None:
+    def __init__(self, paths: list[Path], segment: int, piece: int) -> None:
         self._paths, self._segment = paths, segment
         self._piece = piece
         #: Identifier of the file, unique among the files of all workers. Each process that reads

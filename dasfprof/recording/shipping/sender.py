@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 
@@ -19,7 +20,7 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.storage import reason
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.file_tails import PIECE_BYTES, FileTails, profiles_of
+from dasfprof.recording.shipping.file_tails import PIECE_BYTES, FileTail, profiles_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Sender(ABC):
     is_closing
         A function that returns whether the process is about to end.
     abandoned
-        See `FileTails`.
+        Files of processes that ended before they had sent these files completely.
     """
 
     #: Name of the background thread.
@@ -84,7 +85,11 @@ class Sender(ABC):
         #: Reason why the last attempt to send failed, or empty if the attempt succeeded.
         self.trouble = ""
         self._settings, self._owner, self._is_closing = settings, owner, is_closing
-        self._tails = FileTails(databases, self.piece_bytes, abandoned)
+        self._abandoned = [FileTail([path], 0, self.piece_bytes) for path in abandoned]
+        #: The databases, each with the tails of its files (segments).
+        self._files: list[tuple[FileDatabase, list[FileTail]]] = [(db, []) for db in databases]
+        # Several threads search for new segments, and must not create two tails for one segment.
+        self._segments_lock = threading.Lock()
         self._has_warned, self._failures, self._failure_pause = False, 0, 0.0
         #: Number of requests to send all data, and number of requests that were handled, with or
         #: without success.
@@ -122,6 +127,15 @@ class Sender(ABC):
     def _leave_loop(self) -> None:  # noqa: B027  (optional)
         """Stop using this process's event loop, because the loop may end."""
 
+    @property
+    def _tails(self) -> list[FileTail]:
+        with self._segments_lock:
+            for database, tails in self._files:
+                paths = database.writer.paths
+                for segment in range(len(tails), len(paths)):
+                    tails.append(FileTail(paths, segment, self.piece_bytes))
+            return [*self._abandoned, *chain.from_iterable(tails for _, tails in self._files)]
+
     def commit(self) -> None:
         """Send the data in the files, and wait until it has arrived or the attempt has failed."""
         self._request(0.5 * self._settings.response_timeout)
@@ -130,7 +144,7 @@ class Sender(ABC):
         """Return the names of files that have not arrived completely."""
         if self._done and self.moves:
             return []
-        tails = list(self._tails)
+        tails = self._tails
         unsent = [tail.path for tail in tails if tail.unsent()]
         unsent += [path for tail in tails for path in profiles_of(tail.path)]
         return [path.name for path in unsent]

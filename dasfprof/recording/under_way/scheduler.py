@@ -58,15 +58,10 @@ class SchedulerUnderWay:
     """
 
     def __init__(
-        self,
-        scheduler: Any,
-        rows: FileRows,
-        guard: HookGuard,
-        narrowed: Narrow | None = None,
+        self, scheduler: Any, rows: FileRows, guard: HookGuard, narrowed: Narrow | None
     ) -> None:
         self._scheduler, self._narrowed = scheduler, narrowed
-        self._rows = rows
-        self._guard = guard
+        self._rows, self._guard = rows, guard
         self._loop = asyncio.get_running_loop()
         self._stopped = not names.SCHEDULER_STATE.exist()
         #: Tasks that had finished before recording started.
