@@ -26,9 +26,9 @@ class Names:
     ----------
     loss
         A description of the facts that a trace lacks if one of the names is missing.
-    *paths
-        For each name: the module, a colon, and the name in the module, such as
-        ``Class.attribute``.
+    *places
+        For each module: the module, a colon, and the names in the module with spaces in between,
+        such as ``Class.attribute``.
     plugins
         The plugins that use the private names, as named in the headers of trace files.
     is_imported
@@ -39,11 +39,13 @@ class Names:
     def __init__(
         self,
         loss: str,
-        *paths: str,
+        *places: str,
         plugins: tuple[str, ...] = (WORKER,),
         is_imported: bool = True,
     ) -> None:
-        self.loss, self.plugins, self.paths = loss, plugins, paths
+        self.loss, self.plugins = loss, plugins
+        modules = [place.partition(":") for place in places]
+        self.paths = [f"{module}:{name}" for module, _, names in modules for name in names.split()]
         self._is_imported = is_imported
 
     def find(self, name: str) -> Any:
@@ -116,12 +118,8 @@ _FRAMES, _ARRAYS = "dask.dataframe.dask_expr", "dask.array._array_expr"
 METERING = Names(
     "no transfers, and only those task runs that the scheduler records",
     f"{_WORKER}._finalize_metrics",
-    f"{_MACHINE}:ExecuteSuccessEvent",
-    f"{_MACHINE}:ExecuteFailureEvent",
-    f"{_MACHINE}:RescheduleEvent",
-    f"{_MACHINE}:GatherDepDoneEvent",
-    f"{_MACHINE}:GatherDepSuccessEvent",
-    f"{_MACHINE}:GatherDepBusyEvent",
+    f"{_MACHINE}:ExecuteSuccessEvent ExecuteFailureEvent RescheduleEvent",
+    f"{_MACHINE}:GatherDepDoneEvent GatherDepSuccessEvent GatherDepBusyEvent",
 )
 RUN_TASK = Names(
     "no CPU waits of tasks, and no NVTX ranges",
@@ -153,9 +151,7 @@ CODE = Names(
 )
 ARGUMENTS = Names(
     "arguments of tasks are described by the type of their placeholders in the graph",
-    f"{_SPEC}:TaskRef",
-    f"{_SPEC}:Alias",
-    f"{_SPEC}:DataNode",
+    f"{_SPEC}:TaskRef Alias DataNode",
 )
 CLOCK = Names(
     "task runs are timed by Dask's estimate of the scheduler's clock, so their order between "
@@ -164,9 +160,7 @@ CLOCK = Names(
 )
 P2P = Names(
     "no bytes that P2P shuffles move",
-    f"{_SHUFFLE}._comms:CommShardsBuffer",
-    f"{_SHUFFLE}._comms:CommShardsBuffer.process",
-    f"{_SHUFFLE}._comms:CommShardsBuffer.send",
+    f"{_SHUFFLE}._comms:CommShardsBuffer CommShardsBuffer.process CommShardsBuffer.send",
     f"{_SHUFFLE}._core:ShuffleRun.local_address",
     f"{_SHUFFLE}._buffer:ShardsBuffer._exception",
 )
@@ -189,8 +183,7 @@ RESULTS_IN_MEMORY = Names(
 
 UNDER_WAY = Names(
     "tasks in progress are unknown",
-    f"{_WORKER}.active_threads",
-    f"{_WORKER}.active_threads_lock",
+    f"{_WORKER}.active_threads Worker.active_threads_lock",
     f"{_MACHINE}:TaskState.start_time",
 )
 LAST_TICK = Names(
@@ -200,11 +193,8 @@ LAST_TICK = Names(
 )
 SCHEDULER_STATE = Names(
     "the work in progress on the scheduler is unknown",
-    f"{_STATE}.task_prefixes",
-    f"{_STATE}.unrunnable",
-    f"{_STATE}.transition_counter",
-    "distributed.scheduler:TaskPrefix.state_counts",
-    "distributed.scheduler:TaskPrefix.all_durations",
+    f"{_STATE}.task_prefixes SchedulerState.unrunnable SchedulerState.transition_counter",
+    "distributed.scheduler:TaskPrefix.state_counts TaskPrefix.all_durations",
     plugins=(SCHEDULER,),
 )
 
@@ -308,8 +298,7 @@ LOCAL = Names(
     "nothing of what runs on Dask's local schedulers, without a cluster",
     "dask.threaded:get_async",
     "dask.multiprocessing:get_async",
-    "dask.local:get_async",
-    "dask.local:SynchronousExecutor",
+    "dask.local:get_async SynchronousExecutor",
     plugins=(),
 )
 
