@@ -106,11 +106,8 @@ class ExpressionBuilders:
 
         If the expression is unknown, return the builders of an expression that it wraps.
         """
-        for part in unwrapped(expr):
-            builders = self._known.get(part._name)
-            if builders is not None:
-                return builders
-        return None
+        known = (self._known.get(part._name) for part in unwrapped(expr))
+        return next((builders for builders in known if builders is not None), None)
 
     def layers(self, expr: Any) -> Iterator[tuple[str, Builders]]:
         """Yield the name and the builders of each known part of an expression."""

@@ -14,7 +14,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import dask
@@ -31,6 +30,7 @@ from dasfprof.recording.dask_internals.built_lines import (
     output_keys,
 )
 from dasfprof.recording.dask_internals.graph_values import timers
+from dasfprof.recording.dask_internals.inspection.stacks import outward
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches, takes
 from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps import step as steps
@@ -79,9 +79,9 @@ def remove_hooks() -> None:
     _patches.leave()
 
 
-def line_of(layer: Any) -> Line | None:
-    """Return the line that last built a layer, or None if unknown. The hooks must be in place."""
-    return _lines.line_of(layer)
+#: Function that returns the line that last built a layer, or None if the line is unknown. The hooks
+#: must be in place.
+line_of: Callable[[Any], Line | None] = _lines.line_of
 
 
 def report_lines() -> None:
@@ -296,13 +296,9 @@ def _note_sources(graph: Any) -> None:
 
 def _is_made_of_collections() -> bool:
     """Return whether this thread is in `HighLevelGraph.from_collections`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "from_collections" and code.co_filename == __file__:
-            return True
-        frame = frame.f_back
-    return False
+    codes = (frame.f_code for frame in outward(sys._getframe(1)))
+    made = "from_collections", __file__
+    return any((code.co_name, code.co_filename) == made for code in codes)
 
 
 def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:

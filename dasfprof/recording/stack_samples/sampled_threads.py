@@ -7,6 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
+from itertools import islice
 from math import inf
 from opcode import opmap
 from time import time
@@ -14,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from dasfprof.recording.dask_internals.client_calls import phase
-from dasfprof.recording.dask_internals.inspection.stacks import stack_of
+from dasfprof.recording.dask_internals.inspection.stacks import outward, stack_of
 from dasfprof.recording.dask_internals.task_functions import first_functions, running_tasks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.rows import UNKNOWN_STACK, FileRows
@@ -284,11 +285,8 @@ def waits_for_pool(frame: FrameType | None) -> bool:
     """Return whether a thread waits for a pool of threads, given its innermost frame."""
     if frame is None or not frame.f_code.co_filename.endswith(_INNERMOST):
         return False
-    for _ in range(_WAIT_FRAMES):
-        if frame is None or frame.f_code.co_filename.endswith(_POOLS):
-            return frame is not None
-        frame = frame.f_back
-    return False
+    files = (each.f_code.co_filename for each in islice(outward(frame), _WAIT_FRAMES))
+    return any(file.endswith(_POOLS) for file in files)
 
 
 def works_in_pool(innermost: FrameType) -> bool:
@@ -296,14 +294,14 @@ def works_in_pool(innermost: FrameType) -> bool:
 
     `innermost` is the innermost frame of the thread.
     """
-    frame: FrameType | None = innermost
-    while frame is not None and not _is_first_of_pool(frame):
+    for frame in outward(innermost):
+        if _is_first_of_pool(frame):
+            return frame is not innermost
         file = frame.f_code.co_filename
         # The threads in which Zarr decompresses call a function of this package.
         if "/distributed/" in file or ("/dasfprof/" in file and not file.endswith(_HELPED)):
             return False
-        frame = frame.f_back
-    return frame is not None and frame is not innermost
+    return False
 
 
 def _is_first_of_pool(frame: FrameType) -> bool:
@@ -377,14 +375,9 @@ class StackReader:
     def _read_new(
         self, innermost: FrameType | None, helper: FrameType | None, position: tuple[int, ...]
     ) -> Seen:
-        in_pool = _position_in_pool(helper)
-        frames: list[FrameType] = []
-        for first, length in ((helper, len(in_pool)), (innermost, len(position) - len(in_pool))):
-            frame = first
-            for _ in range(length // 2):
-                if frame is not None:
-                    frames.append(frame)
-                    frame = frame.f_back
+        in_pool = len(_position_in_pool(helper)) // 2
+        frames = list(islice(outward(helper), in_pool))
+        frames += islice(outward(innermost), len(position) // 2 - in_pool)
         codes = [each.f_code for each in frames]
         if len(frames) > 1 and not _has_run(codes[0], position[1]):
             del frames[0]
@@ -407,11 +400,10 @@ def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
     to the first function of the pool. It is empty if `frame` is None.
     """
     position: list[int] = []
-    while frame is not None:
-        position += id(frame.f_code), frame.f_lasti
-        if _is_first_of_pool(frame):
+    for each in outward(frame):
+        position += id(each.f_code), each.f_lasti
+        if _is_first_of_pool(each):
             break
-        frame = frame.f_back
     return tuple(position)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from itertools import takewhile
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
@@ -29,18 +31,19 @@ THREAD_STATES = {
 }
 
 
+def outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and the frames of its callers, from the innermost to the outermost frame."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def frames_of_thread(frame: FrameType | None, begin: CodeType | None) -> list[FrameType]:
     """Return the frames of a thread inside the last call of `begin`, from the outermost frame on.
 
     Return all frames of the thread if `begin` is None, or if no frame runs `begin`.
     """
-    frames: list[FrameType] = []
-    while frame is not None:
-        if begin is not None and frame.f_code is begin:
-            break
-        frames.append(frame)
-        frame = frame.f_back
-    return frames[::-1]
+    return [*takewhile(lambda each: each.f_code is not begin, outward(frame))][::-1]
 
 
 def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
