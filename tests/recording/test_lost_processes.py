@@ -45,7 +45,7 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
     with processes.client() as client:
         client.wait_for_workers(2)
         record.install(client)
-        for recorder in step_recorder._recorders.copy():
+        for recorder in step_recorder.steps.observers:
             recorder.stop()
         before = vars(HighLevelGraph)["from_collections"]
         options = {"flush_interval": "1h", "commit_threshold": 100}

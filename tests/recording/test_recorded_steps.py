@@ -33,7 +33,7 @@ NONE = "(no step)"
 @pytest.fixture(scope="module", autouse=True)
 def no_run_goes_on() -> None:
     """Stop runs of other tests that could not be stopped because their scheduler was killed."""
-    for recorder in step_recorder._recorders.copy():
+    for recorder in step_recorder.steps.observers:
         recorder.stop()
 
 

@@ -64,7 +64,11 @@ def _current_task() -> Any:
 def _acquired(owner: Any, asked: float) -> None:
     task = _current_task()
     if task is not None:
-        kind, now = _kind(owner), time()
+        # The owner's class may be derived from a class of Dask.
+        classes = [
+            each for each in type(owner).__mro__ if each.__module__.startswith("distributed.")
+        ]
+        kind, now = classes[0].__name__, time()
         lock_names = owner.names if kind == "MultiLock" else [owner.name]
         limit = int(getattr(owner, "max_leases", 1) or 1)
         facts = limit, now, max(now - asked, 0.0)
@@ -72,13 +76,6 @@ def _acquired(owner: Any, asked: float) -> None:
         with _lock:
             if task in _held or len(_held) < _MOST:
                 _held[task] = _held.get(task, []) + held
-
-
-def _kind(owner: Any) -> str:
-    """Return the name of a lock's class, or of the class of Dask from which it is derived."""
-    return next(
-        kind.__name__ for kind in type(owner).__mro__ if kind.__module__.startswith("distributed.")
-    )
 
 
 def _released(owner: Any) -> None:

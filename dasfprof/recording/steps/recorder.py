@@ -89,9 +89,6 @@ def _row(calls: list[ClientCall]) -> tuple[Any, ...]:
 
 logger = logging.getLogger(__name__)
 
-#: The active recorders of this process.
-_recorders: list[StepRecorder] = []
-
 
 class StepRecorder:
     """Records the steps of this process for one run, and the activity of its main thread.
@@ -139,7 +136,7 @@ class StepRecorder:
 
     def start(self) -> None:
         """Start recording."""
-        for other in _recorders.copy():
+        for other in steps.observers:
             if other.is_over:
                 other.stop()
         if self._client is not None:
@@ -148,10 +145,8 @@ class StepRecorder:
             self._undo.append(SchedulerWatch(self._client, plugin, limit, self.stop).stop)
         place_hooks()
         self._since = time()
-        _recorders.append(self)
         steps.add_observer(self)
-        leave = partial(steps.remove_observer, self)
-        self._undo += [remove_hooks, partial(_recorders.remove, self), leave]
+        self._undo += [remove_hooks, partial(steps.remove_observer, self)]
         try:
             if check_process(self.settings.directory, self.settings.storage) is None:
                 self._watch_main_thread()
@@ -301,6 +296,6 @@ class StepRecorder:
 
 def stop_recorders(plugins: list[str]) -> None:
     """Stop this process's recorders of those runs that have one of these scheduler plugins."""
-    for recorder in _recorders.copy():
+    for recorder in steps.observers:
         if recorder.scheduler_plugin in plugins:
             recorder.stop()

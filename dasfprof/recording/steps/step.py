@@ -107,8 +107,8 @@ class ClientCall:
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
-#: The objects that are notified of steps. Changes replace the tuple, so that other threads can
-#: iterate over it.
+#: The active recorders of this process, which are notified of steps. Changes replace the tuple, so
+#: that other threads can iterate over it.
 observers: tuple[Any, ...] = ()
 
 

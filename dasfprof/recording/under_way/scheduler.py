@@ -45,7 +45,7 @@ _MOST_WANTED_AT_LAST = 100_000
 class SchedulerUnderWay:
     """Writes snapshots of the scheduler's unfinished work. Only `note` may raise an error.
 
-    The methods are called on the scheduler's event loop.
+    The object must be created on the scheduler's event loop, which also calls its methods.
 
     Parameters
     ----------
@@ -66,16 +66,12 @@ class SchedulerUnderWay:
         self._stopped = not names.SCHEDULER_STATE.exist()
         #: Tasks that had finished before recording started.
         self._before: Finished = {} if self._stopped else finished_tasks(scheduler, {})
-        self._stop_observing: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
         #: Time when a row is due even without a change (`_due`), and time until which no row is
         #: written (`_pause_until`). Both are on the monotonic clock.
         self._due = self._pause_until = 0.0
-
-    def start(self) -> None:
-        """Start snapshots on the event loop."""
         self._loop.call_later(INTERVAL, self._tick)
-        self._stop_observing = observe_dropped_copies(self._scheduler, self._drop, self._guard)
+        self._stop_observing = observe_dropped_copies(scheduler, self._drop, guard)
 
     def stop(self) -> None:
         """Stop taking snapshots."""
