@@ -248,15 +248,20 @@ REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "opti
 FUSING = "fuse"
 
 
+#: By module: the `Names` of its collections, and the names of the class of collections and of the
+#: class of expressions.
+EXPRESSIONS: dict[str, tuple[Names, str, str]] = {}
+
+
 def _of_expressions(tasks: str, module: str, collection: str, expression: str, *more: str) -> Names:
-    """Return the `Names` of a class of collections and of its class of expressions.
+    """Return the `Names` of a class of collections and its class of expressions, and list them.
 
     `tasks` names such collections in the description of the loss, as in "tasks of ``dataframes``".
     `more` has the names of further attributes of expressions.
     """
     base = f"{module}._expr:{expression}"
     used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)
-    return _OfSteps(
+    names = _OfSteps(
         f"tasks of {tasks} may belong to the step that computes them, not to the one that built "
         "them, and to no line",
         f"{module}._collection:{collection}",
@@ -265,19 +270,14 @@ def _of_expressions(tasks: str, module: str, collection: str, expression: str, *
         # A program may not use such collections.
         is_imported=False,
     )
+    EXPRESSIONS[f"{module}._collection"] = names, collection, expression
+    return names
 
 
 FRAMES = _of_expressions("dataframes", _FRAMES, "FrameBase", "Expr")
 #: Arrays if ``array.query-planning`` is set, and arrays of the package dask-array.
 ARRAYS = _of_expressions("array expressions", _ARRAYS, "Array", "ArrayExpr")
 DASK_ARRAYS = _of_expressions("array expressions", "dask_array", "Array", "ArrayExpr", FUSING)
-#: By module: the `Names` of its collections, and the names of the class of collections and of the
-#: class of expressions.
-EXPRESSIONS = {
-    f"{_FRAMES}._collection": (FRAMES, "FrameBase", "Expr"),
-    f"{_ARRAYS}._collection": (ARRAYS, "Array", "ArrayExpr"),
-    "dask_array._collection": (DASK_ARRAYS, "Array", "ArrayExpr"),
-}
 #: The method that optimizes collections in the client's process. Dataframes have another method.
 OPTIMISING = _OfSteps(
     "how long a program optimizes its graphs is unknown",
