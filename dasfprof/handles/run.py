@@ -251,7 +251,7 @@ class ProfiledRun:
         except GONE as error:
             self._add_unanswered({SCHEDULER: error_text(error)})
         else:
-            self._add_unanswered({**answers.silent, **await self._home.collect(self._link)})
+            self._add_unanswered({**answers.silent, **await self._home.collect(self._link, {})})
 
     def _add_unanswered(self, silent: dict[str, str]) -> None:
         """Store and log the processes that did not answer, unless the cluster has closed."""

@@ -169,9 +169,7 @@ class Home:
                 shutil.copyfile(profile, destination / profile.name)
         return copies
 
-    async def collect(
-        self, link: ClusterLink, lacking: dict[str, list[str]] | None = None
-    ) -> dict[str, str]:
+    async def collect(self, link: ClusterLink, lacking: dict[str, list[str]]) -> dict[str, str]:
         """Copy the run's files from other hosts, or wait for uploads if the run has a storage.
 
         Parameters
@@ -186,9 +184,9 @@ class Home:
             Addresses of processes that did not answer in time, with reasons.
         """
         if self._settings.storage:
-            await wait_for_storage(link, self._settings, lacking or {})
+            await wait_for_storage(link, self._settings, lacking)
             return {}
-        workers = [address for address, names in (lacking or {}).items() if names]
+        workers = [address for address, names in lacking.items() if names]
         if self._is_shared and not workers:
             return {}
         if link.is_closed:

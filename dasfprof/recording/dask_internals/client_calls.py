@@ -32,9 +32,8 @@ from dasfprof.recording.steps.step import ClientCall
 #: Threshold (seconds): shorter work outside of calls is not recorded, because looking up its line
 #: would cost too much.
 _BRIEF = 0.0002
-#: Methods of the client that request no keys, and methods that move or copy existing results.
+#: Methods of the client that request no keys.
 _KEYLESS = ("run", "run_on_scheduler", "upload_file", "publish_dataset", "unpublish_dataset")
-_MOVING = ("rebalance", "replicate")
 #: Methods that fetch the results of futures.
 _FETCHES = ("result", "gather")
 
@@ -72,7 +71,7 @@ class OpenCall(ClientCall):
 def hooks() -> Iterator[Hook]:
     """Yield per hook an object, an attribute's name, and a function that wraps the attribute."""
     computing = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
-    for name in (*computing, *_KEYLESS, *_MOVING):
+    for name in (*computing, *_KEYLESS, "rebalance", "replicate"):
         yield Client, name, _calling(name)
     yield Client, "get", _calling("compute")
     yield Future, "result", _calling("result")
