@@ -31,12 +31,11 @@ def check_process(directory: str, storage: str) -> str | None:
 
             check_backend(storage)
             directory = directory or tempfile.gettempdir()
-    except (ImportError, ValueError) as error:
-        return str(error)
-    try:
         os.makedirs(directory, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
+    except (ImportError, ValueError) as error:
+        return str(error)
     except OSError as error:
         return f"the directory {directory!r} cannot be written ({error})"
     return None

@@ -52,15 +52,9 @@ _expressions = ExpressionBuilders()
 _lines = BuiltLines()
 
 
-class _LastRewritten(threading.local):
-    """The latest intermediate result, while this thread rewrites an expression in several steps."""
-
-    expr: Any = None
-
-
-_last_rewritten = _LastRewritten()
-#: Identities of the threads that are rewriting expressions.
-_rewriting: set[int] = set()
+#: For each thread that is rewriting an expression in several steps, by identity of the thread: the
+#: latest intermediate result, or None if there is none yet.
+_rewriting: dict[int, Any] = {}
 #: Name of the layer for which a thread is in `HighLevelGraph.from_collections`, or None.
 _making: list[Any] = [None]
 #: Names of the examined modules with collections of expressions.
@@ -201,14 +195,17 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
         if not _expressions or not patch.active:
             return original(*args, **kwargs)
         thread = threading.get_ident()
-        inside = thread in _rewriting
-        _rewriting.add(thread)
+        if thread in _rewriting:
+            result = original(*args, **kwargs)
+            _safely(_expressions.rewritten, *args[:1], result)
+            _rewriting[thread] = result
+            return result
+        _rewriting[thread] = None
         try:
             result = original(*args, **kwargs)
         finally:
-            if not inside:
-                _rewriting.discard(thread)
-        _safely(_note_rewritten, result, inside, *args[:1])
+            last = _rewriting.pop(thread)
+        _safely(_note_rewritten, result, last, *args[:1])
         return result
 
     return rewrite
@@ -301,14 +298,9 @@ def _is_made_of_collections() -> bool:
     return any((code.co_name, code.co_filename) == made for code in codes)
 
 
-def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
-    if inside:
-        _expressions.rewritten(expr, result)
-        _last_rewritten.expr = result
-        return
+def _note_rewritten(result: Any, last: Any, expr: Any) -> None:
     # First assign the parts to their steps, because a fusion belongs not only to the last step.
-    _expressions.rewritten(expr, result, _last_rewritten.expr)
-    _last_rewritten.expr = None
+    _expressions.rewritten(expr, result, last)
     if is_expression(result):
         for name, builders in _expressions.layers(result):
             if builders.steps:

@@ -36,7 +36,6 @@ from dasfprof.recording.guard import logging_errors
 THREADS, PROCESSES, SYNC = "threads", "processes", "sync"
 #: By the module that calls `get_async`: the name of the scheduler.
 SCHEDULERS = {"dask.threaded": THREADS, "dask.multiprocessing": PROCESSES, "dask.local": SYNC}
-_NAME = "get_async"
 
 
 @dataclass(slots=True)
@@ -228,7 +227,7 @@ def _hooks() -> Iterator[Hook]:
     global _pid  # noqa: PLW0603
     _pid = os.getpid()
     for module, scheduler in SCHEDULERS.items():
-        yield importlib.import_module(module), _NAME, partial(_observing, scheduler)
+        yield importlib.import_module(module), "get_async", partial(_observing, scheduler)
 
 
 #: The pid of the observed process. Forked children of this process are not observed.

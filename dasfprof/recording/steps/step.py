@@ -14,6 +14,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import time
@@ -112,7 +113,7 @@ _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 observers: tuple[Any, ...] = ()
 
 
-class step:  # noqa: N801  (a context manager, used like a function)
+class step(ContextDecorator):  # noqa: N801  (a context manager, used like a function)
     """Mark what a block of the program builds and computes as a step of the pipeline.
 
     Parameters
@@ -173,19 +174,13 @@ class step:  # noqa: N801  (a context manager, used like a function)
 
     def __call__(self, function: Wrapped) -> Wrapped:
         """Return a function that enters the step for the duration of each call of `function`."""
-        if inspect.iscoroutinefunction(function):
+        if not inspect.iscoroutinefunction(function):
+            return super().__call__(function)
 
-            @functools.wraps(function)
-            async def in_step(*args: Any, **kwargs: Any) -> Any:
-                with step(self._name):
-                    return await function(*args, **kwargs)
-
-        else:
-
-            @functools.wraps(function)
-            def in_step(*args: Any, **kwargs: Any) -> Any:
-                with step(self._name):
-                    return function(*args, **kwargs)
+        @functools.wraps(function)
+        async def in_step(*args: Any, **kwargs: Any) -> Any:
+            with step(self._name):
+                return await function(*args, **kwargs)
 
         return in_step  # type: ignore[return-value]
 

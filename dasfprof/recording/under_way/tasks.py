@@ -86,12 +86,12 @@ class TasksUnderWay:
             # Dask assigns a new run_id to a cancelled task that is requested again.
             row["run_id"] = known["run_id"]
         row["holds"] = held_by(row["key"])
-        in_thread = row["thread"] is not None
-        if in_thread:
-            row["thread"] = int(row["thread"])  # Rows of task runs also have integers.
         stack = row.pop("stack")
         # While a task waits for its inputs, the arrival of an input makes no row due.
-        keys = row["waits_keys"] if in_thread else None
+        keys = None
+        if row["thread"] is not None:
+            row["thread"] = int(row["thread"])  # Rows of task runs also have integers.
+            keys = row["waits_keys"]
         facts = row["state"], stack, row["waits_in"], row["waits_for"], keys, row["holds"]
         task.row = row
         row["thread_state"] = task.busy.state(row["thread_state"], row["cpu"], now)
