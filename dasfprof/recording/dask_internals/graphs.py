@@ -96,10 +96,6 @@ def _hooks() -> Iterator[Hook]:
     yield graph, "__init__", _noting_sources
     yield Client, "_graph_to_futures", _annotating
     yield from client_calls.hooks()
-    yield from _on_expressions()
-
-
-def _on_expressions() -> Iterator[Hook]:
     for module, (used, collection, expression) in names.EXPRESSIONS.items():
         if module not in sys.modules or module in _watched:
             continue
