@@ -214,19 +214,15 @@ class RecordedLines:
         #: For each file: its lines, its code objects, and the reason why the text is missing, or
         #: None if the text is available.
         self._files: dict[str, tuple[list[str], set[CodeType] | None, str | None]] = {}
-        self._lines = Source(self._fold_lines, constants)
-        self._built = Source(self._fold_built, constants, width=4)
-        self._writer = writer
-        writer.add_source(self._lines)
-        writer.add_source(self._built)
+        self._append = writer.appender(Source(self._fold_lines, constants))
         #: Function that records which lines built layers, from a flat list. See
         #: `StepRecorder.built_at`.
-        self.built_at = writer.extender(self._built)
+        self.built_at = writer.extender(Source(self._fold_built, constants, width=4))
 
     def record(self, line: Line) -> None:
         """Record a line, unless it was recorded before."""
         if line.id not in self._recorded:
-            self._writer.append(self._lines, (time(), line))
+            self._append((time(), line))
 
     def _fold_lines(self, facts: Sequence[tuple[float, Line]]) -> Folded:
         rows = self._rows(facts)
