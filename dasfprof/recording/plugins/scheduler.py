@@ -141,7 +141,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             narrowed = self._record_clients(scheduler, rows)
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
-            self._under_way = SchedulerUnderWay(scheduler, rows, self._guard, narrowed)
+            self._under_way = SchedulerUnderWay(scheduler, rows, narrowed)
             self._undo.append(self._under_way.stop)
             frequency, loop = self.settings.stack_frequency, partial(EventLoop, scheduler)
             self._undo.append(sample_into(rows, frequency, LOOP_SAMPLE, loop))

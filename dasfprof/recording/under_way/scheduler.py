@@ -19,7 +19,6 @@ from dasfprof.recording.dask_internals.inspection.views import (
     scheduler_view,
 )
 from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_dropped_copies
-from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import INTERVAL
@@ -57,11 +56,9 @@ class SchedulerUnderWay:
         A function that returns the part of a row to write, or None to write complete rows.
     """
 
-    def __init__(
-        self, scheduler: Any, rows: FileRows, guard: HookGuard, narrowed: Narrow | None
-    ) -> None:
+    def __init__(self, scheduler: Any, rows: FileRows, narrowed: Narrow | None) -> None:
         self._scheduler, self._narrowed = scheduler, narrowed
-        self._rows, self._guard = rows, guard
+        self._rows = rows
         self._loop = asyncio.get_running_loop()
         self._stopped = not names.SCHEDULER_STATE.exist()
         #: Tasks that had finished before recording started.
@@ -71,7 +68,7 @@ class SchedulerUnderWay:
         #: written (`_pause_until`). Both are on the monotonic clock.
         self._due = self._pause_until = 0.0
         self._loop.call_later(INTERVAL, self._tick)
-        self._stop_observing = observe_dropped_copies(scheduler, self._drop, guard)
+        self._stop_observing = observe_dropped_copies(scheduler, self._drop, rows.guard)
 
     def stop(self) -> None:
         """Stop taking snapshots."""
@@ -85,7 +82,7 @@ class SchedulerUnderWay:
     def _tick(self) -> None:
         if not self._stopped:
             self._loop.call_later(INTERVAL, self._tick)
-            with self._guard.catching(_SNAPSHOT):
+            with self._rows.guard.catching(_SNAPSHOT):
                 self._sample()
 
     def _sample(self) -> None:
@@ -113,7 +110,7 @@ class SchedulerUnderWay:
         """Write the last row, unless it was already written or the snapshots were stopped."""
         if not self._stopped:
             self._stopped = True
-            with self._guard.catching(_SNAPSHOT):
+            with self._rows.guard.catching(_SNAPSHOT):
                 self._write("closing")
 
     def _write(
