@@ -19,7 +19,7 @@ from dasfprof.recording.guard import HookGuard
 # part of the outer call.
 
 
-def can_observe(worker: Any, request: str) -> bool:
+def can_observe(worker: Any, request: str = "actor_execute") -> bool:
     """Return whether one kind of request to this worker can be observed.
 
     `request` is the kind: ``actor_execute`` (actor calls), ``run`` (functions outside of tasks) or

@@ -121,7 +121,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._note_correction()
         shuffled = partial(self._append_row, SHUFFLE_MESSAGE)
         self._undo.append(worker_calls.observe(worker, shuffled, self._guard))
-        if worker_calls.can_observe(worker, "actor_execute"):
+        if worker_calls.can_observe(worker):
             called = partial(self._append_row, ACTOR_CALL)
             self._actor_calls = worker_calls.ActorCalls(worker, called, self._guard)
             self._undo.append(self._actor_calls.stop)
