@@ -10,7 +10,6 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.registry import Advice, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import p2p_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -60,22 +59,16 @@ TO_ONE_PARTITION = (
 #: Causes of stragglers that are not reported, because other rules report them or they do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
-    "spill": (
-        "Give workers more memory or use smaller chunks: the slow tasks of {function} had to "
-        "read their inputs back from disk."
-    ),
-    "deserialising": (
-        "Scatter large arguments once: the slow tasks of {function} spent the extra time on "
-        "deserializing."
-    ),
+    "spill": "Give workers more memory or use smaller chunks: the slow tasks of {function} had to "
+    "read their inputs back from disk.",
+    "deserialising": "Scatter large arguments once: the slow tasks of {function} spent the extra "
+    "time on deserializing.",
     "first run on that worker": "Use client.run() or a worker plugin to import and load what "
     "{function} needs before its tasks start: its slow tasks were the first on their workers.",
     "blocked": "Check the files, locks and services that {function} uses: its slow tasks waited "
     "without using the CPU.",
-    "computed longer": (
-        "Check the inputs of the slow tasks of {function}: they computed for longer than the "
-        "others."
-    ),
+    "computed longer": "Check the inputs of the slow tasks of {function}: they computed for longer "
+    "than the others.",
 }
 _WHY_UNKNOWN = "Profile one of the slow tasks of {function}: why they are slow is not recorded."
 
@@ -91,7 +84,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
     fat = run.fat & ~run.on_slow_worker[stragglers.rows]
     if not fat.any():
         return
-    gain = _gain(run, stragglers, fat, is_done_elsewhere=True)
+    gain = _gain(run, fat, is_done_elsewhere=True)
     shuffled, of_key = _by_shuffles(run, stragglers.rows[fat])
     joined = any(name.startswith(_JOINS) for name in shuffled)
     transfers, smaller, _ = transfers_of_join(run, stragglers.rows[fat])
@@ -123,7 +116,6 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         else "Split the data evenly before {function}, into partitions of about {usual}: when "
         "you read it (blocksize= of read_csv(), split_row_groups= of read_parquet()), with "
         "array.rechunk(), or by using more and smaller inputs.",
-        key=run.key_text(row),
         size=Bytes(sizes[worst]),
         times=Factor(times[worst]),
         usual=usual,
@@ -134,7 +126,6 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         joined=joined,
         smaller=Bytes(smaller) if is_small else None,
         seconds=gain,
-        function=_function(run, row),
         **_place(run, row),
     )
 
@@ -180,7 +171,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     stragglers = run.stragglers
     slow = ~run.fat & ~np.isin(stragglers.cause, _NOT_SLOW)
     slow &= ~np.isin(stragglers.rows, run.first_uses.rows) & ~run.on_slow_worker[stragglers.rows]
-    gain = _gain(run, stragglers, slow)
+    gain = _gain(run, slow)
     if not slow.any() or gain < _GAIN * run.wall:
         return
     worst, rows = int(np.flatnonzero(slow)[0]), stragglers.rows[slow]
@@ -190,12 +181,9 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "{tasks:task} took far longer than comparable tasks of the same function: up to {longest} "
         "in {function}, where the median is {median}. CPU wait is not included.",
-        (
-            "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
-            "lists the most likely cause for each of them."
-        ),
+        "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
+        "lists the most likely cause for each of them.",
         _WHY.get(cause, _WHY_UNKNOWN),
-        key=run.key_text(row),
         longest=Seconds(stragglers.seconds[worst]),
         median=Seconds(stragglers.median[worst]),
         cause=cause,
@@ -204,7 +192,6 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         seconds=gain,
         # Each worker loses this time only once, so a longer run would not lose more.
         at_most="low" if cause == "first run on that worker" else "high",
-        function=_function(run, row),
         **_place(run, row),
     )
 
@@ -340,9 +327,7 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     return mask
 
 
-def _gain(
-    run: RunFigures, stragglers: StragglerRuns, selected: Array, is_done_elsewhere: bool = False
-) -> float:
+def _gain(run: RunFigures, selected: Array, is_done_elsewhere: bool = False) -> float:
     """Estimate the wall seconds that the stragglers in the mask `selected` cost.
 
     `is_done_elsewhere` is whether other threads would have to do the stragglers' excess work. If
@@ -350,7 +335,7 @@ def _gain(
     """
     if not selected.any():
         return 0.0
-    rows, excess = stragglers.rows[selected], stragglers.excess[selected]
+    rows, excess = run.stragglers.rows[selected], run.stragglers.excess[selected]
     # Without the stragglers' excess, which is their time beyond the median of their layer, other
     # threads would have waited less (`idle`), and the stragglers' threads would have been free for
     # other work (`shared`).
@@ -386,9 +371,11 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
-    """Return the worker, start and end of a task run, as fields of a finding."""
+    """Return the key, function, worker, start and end of a task run, as fields of a finding."""
     times = run.slots.times
     return {
+        "key": run.text_of_key(int(run.trace.tasks["key_id"].iloc[row])),
+        "function": _function(run, row),
         "worker": str(run.trace.tasks["worker"].iloc[row]),
         "start": float(times.executing[row]),
         "stop": float(times.done[row]),

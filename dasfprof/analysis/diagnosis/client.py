@@ -89,10 +89,8 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
 @rule("large-gathers", explains="client-bound", causes="slow-dispatch too-few-tasks load-imbalance")
 def large_gathers(run: RunFigures) -> Iterator[Finding]:
     """Find a program that fetches a lot of data from the cluster."""
-    calls = find_calls(run.trace)
-    calls = calls[(calls["receiving"] > 0).to_numpy()]
-    calls = calls.sort_values("receiving", ascending=False, kind="stable")
-    calls = calls[(calls["received"] >= LARGE * calls["calls"]).to_numpy()]
+    calls = find_calls(run.trace).sort_values("receiving", ascending=False, kind="stable")
+    calls = calls[(calls["receiving"] > 0) & (calls["received"] >= LARGE * calls["calls"])]
     seconds, received = float(calls["receiving"].sum()), float(calls["received"].sum())
     if received < _MUCH or not seconds > _SHARE * run.wall:
         return
@@ -164,10 +162,8 @@ _SPARED = {
     "from_array": "Pass name=False to from_array(), which then does not hash the array.",
     "scatter": "Pass hash=False to scatter(), which then does not hash the value.",
     **dict.fromkeys(("submit", "map"), f"Pass pure=False to submit() and map(){_OR_ONCE}"),
-    "delayed": (
-        "Pass dask_key_name= when you call a delayed function, or name= to "
-        f"delayed(value){_OR_ONCE}"
-    ),
+    "delayed": "Pass dask_key_name= when you call a delayed function, or name= to "
+    f"delayed(value){_OR_ONCE}",
 }
 _SPARED_BY_ANY = (
     "Set the keys yourself so that Dask does not hash values: name=False in from_array(), "

@@ -277,10 +277,11 @@ def _other_programs(run: RunFigures) -> Figures | None:
     The result is None if no busy host was sampled.
     """
     known = host_programs(run.trace)
-    others = known.others()
-    if others is None:
+    if not known.looks:
         return None
-    host, programs = others
+    others = known.programs[~known.programs["ours"].to_numpy(dtype=bool)]
+    by_host = {host: others[others["host"] == host] for host in known.looks}
+    host, programs = max(by_host.items(), key=lambda item: float(item[1]["cores"].sum()))
     names = [
         f"{excerpt(name)} of {excerpt(owner)}"
         for name, owner in zip(programs["name"], programs["owner"], strict=True)

@@ -15,7 +15,6 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs, p2p_outputs, shuffled_bytes
-from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 
@@ -179,10 +178,9 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     around = run.share_of(ThreadTime.TASK_OVERHEAD)
     if not (written + read).sum() > 0 or (share < _DISK and share + around < _AROUND):
         return
-    groups = Groups(run.trace.managed_memory["worker_id"].to_numpy(), len(run.trace.workers))
-    peak = np.nanmax(groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float)))
+    peak = float(run.trace.managed_memory["size"].max())
     worst = int((written + read).argmax())
-    limit, process = run.memory_limits[worst], run.memory_peaks[worst]
+    limit, process = run.memory_limits[worst], run.highest("memory")[worst]
     thresholds = memory_thresholds(run.trace, worst)
     wanted = max(peak / thresholds.target, float(np.nan_to_num(process)) / thresholds.spill)
     now = " (currently {limit})" if np.isfinite(limit) else ""

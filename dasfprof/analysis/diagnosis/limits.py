@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.diagnosis.registry import Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.model.processes import counter_growth
+from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.wording import Count, Factor, Seconds, Share
 from dasfprof.text import excerpt
 
@@ -26,21 +26,16 @@ _THROTTLED, _NEAR = 0.05, 0.8
 )
 def cpu_quota(run: RunFigures) -> Iterator[Finding]:
     """Find control groups whose CPU quota was used up, so that their threads had to wait."""
-    samples = run.trace.samples.reindex(columns=["worker_id", "throttled_seconds"]).dropna()
-    limited = run.trace.workers[run.trace.workers["cpu_quota"].notna().to_numpy(dtype=bool)]
-    samples = samples[samples["worker_id"].isin(limited.index).to_numpy(dtype=bool)]
-    if not len(samples) or not run.wall > 0:
-        return
-    of_workers = samples.astype(float).groupby("worker_id")["throttled_seconds"]
-    throttled = (of_workers.max() - of_workers.min()).reindex(limited.index).fillna(0.0)
+    throttled = counter_growth(run.trace, run.trace.samples, "throttled_seconds")
+    quotas = run.trace.workers["cpu_quota"].to_numpy(dtype=float)
     # All workers of a control group read the same counter, which adds up the time of all cores of
     # the quota.
-    stopped = (throttled / np.maximum(np.ceil(limited["cpu_quota"]), 1.0)).to_numpy()
-    worst = limited.iloc[int(stopped.argmax())]
-    seconds = min(float(stopped.max()), run.wall)
-    if seconds < _THROTTLED * run.wall:
+    stopped = np.nan_to_num(throttled / np.maximum(np.ceil(quotas), 1.0))
+    seconds = min(float(stopped.max(initial=0.0)), run.wall)
+    if not seconds > 0 or seconds < _THROTTLED * run.wall:
         return
-    group = ["host", "cpu_group"]
+    worst, group = run.trace.workers.iloc[int(stopped.argmax())], ["host", "cpu_group"]
+    limited = run.trace.workers[np.isfinite(quotas)]
     same = limited[(limited[group] == worst[group]).all(axis=1).to_numpy(dtype=bool)]
     quota, threads = float(worst["cpu_quota"]), int(same["nthreads"].fillna(1).sum())
     fewer = max(int(quota) // len(same), 1)
@@ -75,14 +70,10 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
 @rule("descriptor-limit")
 def descriptor_limit(run: RunFigures) -> Iterator[Finding]:
     """Find workers with nearly as many open files as their processes may have."""
-    samples, workers = run.trace.samples, run.trace.workers
-    if "num_fds" not in samples or not len(samples):
-        return
-    groups = Groups(samples["worker_id"].to_numpy(), len(workers))
-    most = groups.max(pd.to_numeric(samples["num_fds"], errors="coerce").to_numpy(dtype=float))
-    limits = workers["descriptor_limit"].to_numpy(dtype=float)
+    limits = run.trace.workers["descriptor_limit"].to_numpy(dtype=float)
+    most = run.highest("num_fds")
     share = np.nan_to_num(ratio(most, limits))
-    if share.max() < _NEAR:
+    if share.max(initial=0.0) < _NEAR:
         return
     worst = int(share.argmax())
     yield Finding.of(

@@ -26,6 +26,7 @@ from dasfprof.analysis.run.run_end import (
 from dasfprof.analysis.run.task_runs import RELEASED
 from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.stack_samples.calls import MAKES_CHUNKS, time_inside
+from dasfprof.analysis.under_way.causes import causes_of_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
@@ -105,7 +106,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     lives, counts = np.unique(lost["life"].to_numpy(), return_counts=True)
     labels = run.trace.workers["worker"].to_numpy(dtype=object)
     if {str(labels[life]) for life in lives} <= {
-        c.worker for c in run.causes if c.kind == HOLDER_DIED
+        c.worker for c in causes_of_run(run.trace) if c.kind == HOLDER_DIED
     }:
         return  # Another finding reports this loss: tasks wait for a lock that such a worker held.
     departures = departures_of(run.trace)
@@ -182,17 +183,13 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
     """Return the lost tasks that may have been running when their worker was lost."""
-    indices: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
-    for life in lost["life"].unique().tolist():
-        of_life = lost[(lost["life"] == life).to_numpy(dtype=bool)]
-        seen = of_life[np.isfinite(of_life["run"].to_numpy(dtype=float))]
-        threads = run.trace.workers["nthreads"].iloc[life]
-        # If no task was seen in progress, the worker may have been running the tasks that were
-        # assigned to it first, one per thread.
-        first = seen if len(seen) else of_life.head(1 if pd.isna(threads) else max(int(threads), 1))
-        indices += first.index.tolist()
-    return lost.loc[indices]
+    threads = run.trace.workers["nthreads"].fillna(1).clip(lower=1).to_numpy()
+    seen = lost["run"].notna()
+    # If no task was seen in progress, the worker may have been running the tasks that were assigned
+    # to it first, one per thread.
+    first = lost.groupby("life").cumcount() < threads[lost["life"].to_numpy()]
+    return lost[seen | (first & ~seen.groupby(lost["life"]).transform("any"))]
 
 
 @rule("cancelled-tasks")
@@ -452,7 +449,7 @@ def _missing(run: RunFigures) -> tuple[float, float]:
         # tasks.
         later = (workers[lives.ids] == workers[life]) & (lives.begin >= left[life])
         until = min(run.begin + run.wall, float(lives.begin[later].min(initial=np.inf)))
-        gone = run.busy_between(left[life : life + 1], np.array([until]))
+        gone = run.integrate(run.concurrency[1] > 0, left[life : life + 1], np.array([until]))
         missed += float(lives.threads[place] * gone[0]) if until > left[life] else 0.0
         first = min(first, float(left[life]))
     there = (lives.begin < first) & (lives.end >= first)

@@ -47,10 +47,10 @@ TRIM = (
 @rule("memory-growth", explains="paused-workers")
 def memory_growth(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or that stays when its tasks have finished."""
-    growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
-    processes = None if growth is None else growth.together
+    growth = memory_growth_of(run.trace)
+    processes = growth.together
     # Time windows within one computation would include memory of tasks that are still running.
-    if growth is None or not np.isnan(growth.moments.window):
+    if not np.isnan(growth.moments.window):
         yield from _stays(run)
         return
     if processes is not None and _much(processes.unmanaged):
@@ -185,10 +185,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
 
 def _stays(run: RunFigures) -> Iterator[Finding]:
     """Yield a finding if unmanaged memory of workers stays after their tasks have finished."""
-    trace = run.trace
-    if not len(trace.samples) or not len(trace.managed_memory):
-        return
-    candidates: list[tuple[float, float, float, float, int]] = []
+    trace, candidates = run.trace, list[tuple[float, float, float, float, int]]()
     for life in np.unique(trace.tasks["worker_id"].to_numpy()).tolist():
         quiet = _quiet(trace.managed_memory, life)
         memory = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()

@@ -37,16 +37,12 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
     begin, end = float(accounts.lives.begin.min()), float(accounts.lives.end.max())
     since = run.begin + run.wall if run.wall > 0 else begin
     # Other rules report the client's work before its first task and between tasks.
-    after = accounts_within(run.trace, since, end).of_lives
-    threads, span = float(accounts.of_lives.sum()) / max(end - begin, 1e-9), end - begin
-    functions, calls, client = (
-        float(seconds[:, spent].sum()) / max(threads, 1e-9)
-        for seconds, spent in (
-            (accounts.of_lives, ThreadTime.FUNCTIONS_OUTSIDE_TASKS),
-            (accounts.of_lives, ThreadTime.CALLS_OF_ACTORS),
-            (after, ThreadTime.NOTHING_SUBMITTED),
-        )
-    )
+    after = accounts_within(run.trace, since, end).of_lives.sum(axis=0)
+    span, spent = end - begin, accounts.of_lives.sum(axis=0)
+    threads = max(float(spent.sum()) / max(span, 1e-9), 1e-9)
+    functions = float(spent[ThreadTime.FUNCTIONS_OUTSIDE_TASKS]) / threads
+    calls = float(spent[ThreadTime.CALLS_OF_ACTORS]) / threads
+    client = float(after[ThreadTime.NOTHING_SUBMITTED]) / threads
     times = run.trace.begin + since, run.trace.begin + end
     spans = np.array(times[:1]), np.array(times[1:])
     local = client_fraction(run.trace, *spans, files=_LOCAL) >= _MOSTLY

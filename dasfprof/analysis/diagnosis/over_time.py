@@ -14,7 +14,7 @@ from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.client_time import ClientTime, find_calls, graph_costs, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.idle_time import call_spans, function_spans
+from dasfprof.analysis.model.idle_time import spans_outside_tasks
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
 from dasfprof.analysis.stack_samples.places import client_fraction, client_meanwhile
@@ -72,17 +72,16 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
     # If there are no workers, the client may be waiting for workers to join.
-    absent = zip(_without_workers(run), _restarts(run), strict=True)
-    lengths = path.length[gaps] - overlap(begins, ends, *union(*map(np.concatenate, absent)))
-    outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
-    lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
-    gaps, lengths = gaps[lengths >= GAP], lengths[lengths >= GAP]
+    others = _without_workers(run), _restarts(run), *spans_outside_tasks(run.trace)
+    spans = union(*map(np.concatenate, zip(*others, strict=True)))
+    lengths = path.length[gaps] - overlap(begins, ends, *spans)
+    long = lengths >= GAP
+    gaps, lengths, begins, ends = gaps[long], lengths[long], begins[long], ends[long]
     seconds = float(lengths.sum())
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
         return
     longest = gaps[lengths.argmax()]
-    begin, begins = float(path.begin[longest]), path.begin[gaps]
-    ends = begins + path.length[gaps]
+    begin = float(path.begin[longest])
     spans = union(run.trace.begin + begins, run.trace.begin + ends)
     by_class = meanwhile(run.trace, *spans)
     waits = by_class.get(ClientTime.WAITING, 0.0) >= _WAITS * float((spans[1] - spans[0]).sum())

@@ -71,7 +71,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
     # Time in transit counts, because each task needs a message. It does not count if it has another
     # cause: a blocked event loop, or a process pool whose processes have not started.
-    received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
+    in_pools = "processes" in run.trace.surroundings.local
+    received = 0.0 if in_pools else 1.0 - _blocked_share(run)
     handled = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
     # Subtract the time that has other causes: large values, requests for results that the scheduler
@@ -336,7 +337,7 @@ def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
     # The rule warm-up reports the time that workers need for imports.
     recurs, way = 1.0 - run.share_of_imports, run.slots.on_its_way
     late = recurs * share >= _LATE and recurs * on_path >= _LATE * run.wall
-    if not late or run.has_process_pools:
+    if not late or "processes" in run.trace.surroundings.local:
         return
     by_function = np.bincount(run.slots.function, weights=way)
     blocked = _blocked_share(run)

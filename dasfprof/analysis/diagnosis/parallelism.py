@@ -249,9 +249,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
     """Find functions that call Python code for each row, or for each value of a column or array."""
     if not len(run.trace.task_samples):
         return
-    for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
-        :_MOST_ROW_WISE
-    ].tolist():
+    order = np.argsort(-run.functions.sum(run.working), kind="stable")
+    for code in order[:_MOST_ROW_WISE].tolist():
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         by_row, values = time_by_row(run.trace, name)
         caller, by_value, in_loop = time_one_by_one(run.trace, name)
@@ -392,4 +391,5 @@ def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Arra
     stop = np.minimum(run.slots.end[rows], path.end[of_tasks])
     usual = (stop > start) & ~np.isin(rows, run.stragglers.rows) & ~run.on_slow_worker[rows]
     rows, start, stop = rows[usual], start[usual], stop[usual]
-    return rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)
+    alone = run.integrate(run.concurrency[1] <= 1, start, stop)
+    return rows, stop - start, alone, run.idle_between(start, stop)

@@ -233,7 +233,7 @@ def _facts(run: RunFigures) -> set[str]:
     facts = {
         "p2p": of_p2p,
         "died-of-memory": run.died_of_memory,
-        "near-limit": (run.memory_peaks >= NEAR_LIMIT * run.memory_limits).any(),
+        "near-limit": (run.highest("memory") >= NEAR_LIMIT * run.memory_limits).any(),
     }
     return {name for name, is_fact in facts.items() if is_fact}
 

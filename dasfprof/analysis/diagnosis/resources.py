@@ -16,6 +16,7 @@ from dasfprof.analysis.simulation.clusters import most_of_runs
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.memory import memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
+from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
 #: Minimum seconds of a run, and maximum number of its tasks. Predictions replay the run up to about
@@ -39,7 +40,7 @@ _WAITED = 0.05
 @rule("resources-not-needed")
 def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
     """Find workers, threads or memory without which the run would take about as long."""
-    if len(run.trace.tasks) > _MOST_TASKS or run.state is not None:
+    if len(run.trace.tasks) > _MOST_TASKS or state_from_trace(run.trace) is not None:
         return
     replay = replay_of(run.trace)
     wall, recorded = replay.inputs.wall, replay.cluster
@@ -72,11 +73,10 @@ def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
         return forecast.peaks(cluster).process.most <= comfortable * limit
 
     chosen, settings, words = recorded, dict[str, Value](), ""
-    for name, count, noun in (
-        ("n_workers", workers, "workers"),
-        ("threads_per_worker", threads, "threads per worker"),
+    for name, count, noun, make in (
+        ("n_workers", workers, "workers", base.with_workers),
+        ("threads_per_worker", threads, "threads per worker", base.with_threads),
     ):
-        make = base.with_workers if noun == "workers" else base.with_threads
         clusters = [make(number + 1) for number in range(count // 2 if is_idle else 0)]
         fewest = bisect_left(clusters, True, key=suffices)
         if fewest == len(clusters):
@@ -130,7 +130,7 @@ def _has_unused_memory(run: RunFigures, limit: float) -> bool:
     explicit ones if those of each host add up to clearly less than the host's memory.
     """
     total = run.trace.samples.reindex(columns=["host_memory_total"]).max().iloc[0]
-    peak = float(np.nan_to_num(run.memory_peaks).max(initial=0.0))
+    peak = float(np.nan_to_num(run.highest("memory")).max(initial=0.0))
     limits = np.nan_to_num(run.memory_limits)
     hosts = run.trace.workers["host"].astype(str).to_numpy()
     of_hosts = [float(limits[hosts == host].sum()) for host in np.unique(hosts)]

@@ -38,9 +38,6 @@ from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.stack_samples.loop_blocks import imports_on_the_way
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of
-from dasfprof.analysis.under_way.causes import causes_of_run
-from dasfprof.analysis.under_way.from_trace import state_from_trace
-from dasfprof.analysis.under_way.state import Cause, ClusterState
 from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
@@ -171,16 +168,6 @@ class RunFigures(UnusualRuns):
     """The figures of a run that the diagnosis rules use."""
 
     @property
-    def state(self) -> ClusterState | None:
-        """Unfinished and failed tasks at the end of the run, or None if there are none."""
-        return state_from_trace(self.trace)
-
-    @property
-    def causes(self) -> list[Cause]:
-        """The reasons why the tasks of `state` did not finish. See `find_causes`."""
-        return causes_of_run(self.trace)
-
-    @property
     def path_segments(self) -> PathSegments:
         """The segments of the critical path."""
         return path_segments(self.trace)
@@ -269,11 +256,6 @@ class RunFigures(UnusualRuns):
         return shares * lengths * (1 - received / max(lengths.sum(), received, 1e-9)), rows
 
     @property
-    def has_process_pools(self) -> bool:
-        """Whether tasks ran in the processes of Dask's local scheduler, without a cluster."""
-        return "processes" in self.trace.surroundings.local
-
-    @property
     def sent_large(self) -> bool | None:
         """Whether graphs embedded large values in many tasks, or None if not fully known."""
         sent, graphs = self.trace.graphs_sent, self.trace.graphs
@@ -357,10 +339,6 @@ class RunFigures(UnusualRuns):
         if [name.lower() for name in names.values()] == [function.lower()]:
             return ""
         return excerpt(", ".join(f"{name} ({place})" for place, name in names.items()))
-
-    def key_text(self, row: int) -> str:
-        """Return the key of a task run as text."""
-        return self.text_of_key(int(self.trace.tasks["key_id"].iloc[row]))
 
     def text_of_key(self, key_id: int) -> str:
         """Return a key as text, shortened if it is long."""

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import Accounts, accounts_within
 from dasfprof.analysis.model.gpus import GpuDevice, gpu_utilisation
+from dasfprof.analysis.model.processes import counter_growth
 from dasfprof.analysis.model.steps import task_layers
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -29,14 +30,15 @@ class SampledFigures:
     @cached_property
     def process_cpu_seconds(self) -> float:
         """CPU seconds that all sampled worker processes used, or NaN if none was sampled."""
-        return float(self._grown(self.trace.samples, "process_cpu_seconds").sum())
+        grown = counter_growth(self.trace, self.trace.samples, "process_cpu_seconds")
+        return float(pd.Series(grown).sum(min_count=1))
 
     @cached_property
     def file_bytes(self) -> Array:
         """Bytes that each worker instance read from and wrote to disks, without spilled data."""
         nbytes = -self.counted("spill_write_size") - self.counted("spill_read_size")
         for name in ("process_io.read_size", "process_io.write_size"):
-            nbytes += np.nan_to_num(self._grown(self.trace.samples, name))
+            nbytes += np.nan_to_num(counter_growth(self.trace, self.trace.samples, name))
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
@@ -44,24 +46,13 @@ class SampledFigures:
 
         All values are 0 if the counter was not recorded.
         """
-        return np.nan_to_num(self._grown(self.trace.managed_memory, name))
+        return np.nan_to_num(counter_growth(self.trace, self.trace.managed_memory, name))
 
-    def _grown(self, samples: pd.DataFrame, name: str) -> Array:
-        """Return by how much a counter grew on each worker instance, or NaN without samples."""
-        if name not in samples or not len(samples):
-            return np.full(len(self.trace.workers), np.nan)
+    def highest(self, name: str) -> Array:
+        """Return the maximum of a column of samples for each worker instance, or NaN."""
+        samples = self.trace.samples.reindex(columns=["worker_id", name])
         values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
-        groups = Groups(samples["worker_id"].to_numpy(), len(self.trace.workers))
-        return np.nan_to_num(groups.max(values) - groups.min(values))
-
-    @cached_property
-    def memory_peaks(self) -> Array:
-        """Maximum bytes of the process of each worker instance, or NaN if not sampled."""
-        samples = self.trace.samples
-        if "memory" not in samples:
-            return np.full(len(self.trace.workers), np.nan)
-        memory = pd.to_numeric(samples["memory"], errors="coerce").to_numpy(dtype=float)
-        return Groups(samples["worker_id"].to_numpy(), len(self.trace.workers)).max(memory)
+        return Groups(samples["worker_id"].to_numpy(), len(self.trace.workers)).max(values)
 
     @cached_property
     def memory_limits(self) -> Array:
@@ -77,7 +68,7 @@ class SampledFigures:
     @cached_property
     def gpus(self) -> tuple[list[GpuDevice], pd.DataFrame]:
         """The GPUs, and the utilization of each over the whole run."""
-        return gpu_utilisation(self.trace, self.trace.named)
+        return gpu_utilisation(self.trace)
 
 
 class TaskFigures(SampledFigures):
@@ -256,25 +247,21 @@ class TaskFigures(SampledFigures):
         if not self.threads > 0:
             return np.zeros_like(begins)
         times, idle = self._idle
-        return self._integrate(idle / self.threads, begins, ends, times)
-
-    def alone_between(self, begins: Array, ends: Array) -> Array:
-        """Return, for each time range, the seconds with at most one busy thread."""
-        return self._integrate((self.concurrency[1] <= 1).astype(float), begins, ends)
-
-    def busy_between(self, begins: Array, ends: Array) -> Array:
-        """Return, for each time range, the seconds with at least one busy thread."""
-        return self._integrate((self.concurrency[1] > 0).astype(float), begins, ends)
+        return self.integrate(idle / self.threads, begins, ends, times)
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
         """Return, for each time range, the seconds with at least one unfinished task."""
         times = self.trace.all_slots.times
         edges, number = open_spans(times.arrival, times.known)
-        return self._integrate((number > 0).astype(float), begins, ends, edges)
+        return self.integrate(number > 0, begins, ends, edges)
 
-    def _integrate(
+    def integrate(
         self, values: Array, begins: Array, ends: Array, times: Array | None = None
     ) -> Array:
+        """Integrate a step function over each time range.
+
+        `values` are those from each of `times` (by default those of `concurrency`) to the next.
+        """
         times = self.concurrency[0] if times is None else times
         if not len(times):
             return np.zeros_like(begins)

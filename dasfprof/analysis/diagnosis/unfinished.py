@@ -12,7 +12,9 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import LARGE, find_calls
 from dasfprof.analysis.model.departures import departure_of, departures_of
 from dasfprof.analysis.run.run_end import RunEnd
+from dasfprof.analysis.under_way.causes import causes_of_run
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
+from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import in_words
 from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
@@ -61,7 +63,7 @@ _GONE = {
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     """Find runs that did not complete, and the cause."""
-    state, end = run.state, run.end
+    state, end, causes = state_from_trace(run.trace), run.end, causes_of_run(run.trace)
     if state is None:
         return
     if end is None:
@@ -69,7 +71,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         calls = find_calls(run.trace)
         calls = calls[(calls["received"] >= LARGE * calls["calls"]).to_numpy()]
         receiving = float(calls["receiving"].max()) if len(calls) else 0.0
-        for cause in run.causes:
+        for cause in causes:
             if cause.kind in _ALL_ENDED and not receiving > 0.5 * (cause.seconds or 0.0):
                 yield _client_elsewhere(run, cause)
         return
@@ -78,7 +80,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     if end.only_forgotten:
         yield _cut_off(state, end)
         return
-    causes = [cause for cause in run.causes if cause.kind not in _ALL_ENDED]
+    causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
         return  # The rule "cancelled-tasks" reports why the tasks were released.
     first = causes[0] if causes else None
@@ -273,8 +275,9 @@ def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that failed because the workers that ran them died one after another."""
     # If a task waits for a lock of such a worker, that finding comes first, because the wait keeps
     # the run from ending.
-    held = {cause.worker for cause in run.causes if cause.kind == HOLDER_DIED}
-    for cause in run.causes:
+    causes = causes_of_run(run.trace)
+    held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
+    for cause in causes:
         if cause.kind == "killed-worker-errors":
             severity: Severity = "medium" if cause.worker in held else "high"
             rhythm = find_rhythm(run, departures_of(run.trace))

@@ -13,7 +13,6 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import SampledIntervals, held_until, union
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.trace.workers import HOST_WIDE
@@ -140,25 +139,21 @@ class GpuSamples:
         if not self._sampled:
             nothing = repeated(0.0, len(tasks))
             return dict.fromkeys(_READINGS[1:], (nothing, nothing))
-        starts = tasks["start"].to_numpy()
-        stops = starts + tasks["duration"].to_numpy()
         sums = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
         bar = track(
-            self._rows(tasks),
+            self._runs(tasks),
             "[function_bottleneck] Analysing traces",
             shown=progress,
             total=len(self._workers),
             unit="worker",
         )
-        for number, rows in bar:
-            samples = self.of_worker(number)
+        for samples, rows, starts, stops in bar:
             times = samples["time"].to_numpy(dtype=float)
-            begun, ended = starts[rows], stops[rows]
             for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
                 known = ~np.isnan(values)
                 if known.any():
-                    intervals = SampledIntervals(times[known], begun, ended)
+                    intervals = SampledIntervals(times[known], starts, stops)
                     integral[rows] = intervals.integrals(values[known])
                     covered[rows] = intervals.covered
         return sums
@@ -170,12 +165,10 @@ class GpuSamples:
         """
         if not self._sampled:
             return repeated(np.nan, len(tasks))
-        starts = tasks["start"].to_numpy()
-        stops = starts + tasks["duration"].to_numpy()
         counts = np.full(len(tasks), np.nan)
-        for number, rows in self._rows(tasks):
-            times = self.of_worker(number)["time"].to_numpy(dtype=float)
-            counts[rows] = np.diff(np.searchsorted(times, [starts[rows], stops[rows]]), axis=0)[0]
+        for samples, rows, starts, stops in self._runs(tasks):
+            times = samples["time"].to_numpy(dtype=float)
+            counts[rows] = np.diff(np.searchsorted(times, [starts, stops]), axis=0)[0]
         return counts
 
     @cached_property
@@ -183,11 +176,14 @@ class GpuSamples:
         """The codes of the workers that have GPU samples, as in `NamedWorkers`."""
         return [number for number in range(len(self._workers)) if len(self.of_worker(number))]
 
-    def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
-        """Yield the code of each worker with GPU samples, and the rows of its task runs."""
+    def _runs(self, tasks: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, Array, Array, Array]]:
+        """Yield the GPU samples of each worker, and the rows, starts and ends of its task runs."""
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
         workers = Groups(self._workers.numbers(tasks), len(self._workers))
         for number in self._sampled:
-            yield number, workers.rows(number)
+            rows = workers.rows(number)
+            yield self.of_worker(number), rows, starts[rows], stops[rows]
 
 
 #: GPU samples by trace.
@@ -206,7 +202,7 @@ _MOVES = {
 
 
 def gpu_utilisation(
-    run: Run, workers: NamedWorkers, interval: float | None = None
+    run: Run, interval: float | None = None
 ) -> tuple[list[GpuDevice], pd.DataFrame]:
     """Return the devices by host and index, and a table of figures per device and time window.
 
@@ -220,10 +216,10 @@ def gpu_utilisation(
         count = max(int(np.ceil(run.wall / interval)), 1)
         edges = run.begin + interval * np.arange(count + 1)
     tasks = run.tasks
-    of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
+    of_task, starts = run.named.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
     memory = run.device_memory.sort_values("time", kind="stable")
-    of_memory = workers.numbers(memory)
+    of_memory = run.named.numbers(memory)
 
     def of_device(samples: pd.DataFrame, users: Sequence[int]) -> pd.DataFrame:
         of_users = np.isin(of_task, users)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model.attempts import Steps, unlisted_tasks
 from dasfprof.analysis.model.thread_time import ThreadTime
@@ -265,7 +264,7 @@ class PoolDemand:
     def from_run(cls, run: Run) -> PoolDemand:
         """Return the work of a run."""
         times, more = run.all_slots.times, run.unlisted
-        calls, functions = call_spans(run), function_spans(run)
+        calls, functions = spans_outside_tasks(run)
         return cls(
             # A task run that did not finish ends when it was cancelled or abandoned.
             arrival=_ascending([times.arrival, more.arrival]),
@@ -273,8 +272,8 @@ class PoolDemand:
             sent=_ascending([times.sent, more.sent]),
             done=_ascending([times.done, more.known]),
             known=_ascending([times.known, more.known]),
-            calls=(np.sort(calls[0]), np.sort(calls[1])),
-            functions=(np.sort(functions[0]), np.sort(functions[1])),
+            calls=calls,
+            functions=functions,
             unlisted=unlisted_tasks(run),
         )
 
@@ -345,25 +344,16 @@ def _passed(edges: Array, times: Array) -> Array:
 
 
 @once_per_trace
-def call_spans(run: Run) -> Spans:
-    """Return when each actor call with known times arrived at its worker, and when it was answered.
+def spans_outside_tasks(run: Run) -> list[Spans]:
+    """Return when workers received calls of actors and answered them, then the same for functions.
 
-    Times are seconds since the start of the run, by the scheduler's clock.
+    Times are sorted, in seconds since the start of the run, by the scheduler's clock. Calls with
+    unknown times are left out.
     """
-    return _spans(run, run.actor_calls)
-
-
-@once_per_trace
-def function_spans(run: Run) -> Spans:
-    """Return when workers received requests for functions outside of tasks, and answered them.
-
-    Times are as in `call_spans`.
-    """
-    return _spans(run, run.worker_functions)
-
-
-def _spans(run: Run, calls: pd.DataFrame) -> Spans:
-    start = run.on_one_clock(calls["start"], calls["worker_id"])
-    stop = start + calls["duration"].to_numpy(dtype=float)
-    known = np.isfinite(start) & np.isfinite(stop)
-    return to_ticks(start[known]), to_ticks(stop[known])
+    spans = []
+    for calls in (run.actor_calls, run.worker_functions):
+        start = run.on_one_clock(calls["start"], calls["worker_id"])
+        stop = start + calls["duration"].to_numpy(dtype=float)
+        known = np.isfinite(start) & np.isfinite(stop)
+        spans.append((np.sort(to_ticks(start[known])), np.sort(to_ticks(stop[known]))))
+    return spans

@@ -12,6 +12,7 @@ from dasfprof.analysis.model.run_memory import processes_of_workers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
+from dasfprof.database.columns import Array
 
 #: Maximum plausible seconds between two samples. A row with a longer interval is damaged.
 _LONGEST = 1e5
@@ -29,18 +30,6 @@ class HostPrograms:
     programs: pd.DataFrame
     #: Number of samples of each busy host.
     looks: dict[str, int]
-
-    def others(self) -> tuple[str, pd.DataFrame] | None:
-        """Return the host on which programs outside of the run use most CPU, and these programs.
-
-        The result is None if no host was busy.
-        """
-        if not self.looks:
-            return None
-        others = self.programs[~self.programs["ours"].to_numpy(dtype=bool)]
-        cores = {host: float(others["cores"][others["host"] == host].sum()) for host in self.looks}
-        host = max(cores, key=lambda each: cores[each])
-        return host, others[others["host"] == host]
 
 
 @once_per_trace
@@ -66,6 +55,15 @@ def host_programs(run: Run) -> HostPrograms:
     programs["cores"] = programs["seconds"] / programs["host"].map(looks.sum()).astype(float)
     programs = programs.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)
     return HostPrograms(programs, {str(host): int(n) for host, n in looks.count().items()})
+
+
+def counter_growth(run: Run, samples: pd.DataFrame, name: str) -> Array:
+    """Return by how much a counter in `samples` grew on each worker instance, or NaN if unknown."""
+    if name not in samples:
+        return np.full(len(run.workers), np.nan)
+    values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
+    workers = Groups(samples["worker_id"].to_numpy(), len(run.workers))
+    return workers.max(values) - workers.min(values)
 
 
 def _texts(column: Any) -> list[str]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.processes import other_threads_cpu
-from dasfprof.analysis.numeric.groups import Groups, as_type, is_constant, ratio
+from dasfprof.analysis.model.processes import counter_growth, other_threads_cpu
+from dasfprof.analysis.numeric.groups import as_type, is_constant, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
@@ -341,14 +341,10 @@ def with_spilling(run: Run, uses: Array, after: Array, worker: Array) -> Array:
     `uses` contains the thread-seconds of task runs, or of groups of them, by category. It is
     changed and returned. `after` are the seconds after functions, and `worker` is the worker.
     """
-    memory = run.managed_memory
-    workers = Groups(memory["worker_id"].to_numpy(), len(run.workers))
-    written = memory["spill_write"].to_numpy(dtype=float)
-    written = np.where(np.isfinite(written), written, np.nan)
     # After a function, its result is stored, and other results may be spilled, before the thread is
     # released. The time of spilling is only known per worker, so it is distributed over its task
     # runs.
-    spilled = workers.max(written) - workers.min(written)
+    spilled = counter_growth(run, run.managed_memory, "spill_write")
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
     spill = after * np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)[worker]
     uses[ThreadTime.UNSPILL_AND_SPILL] += spill

@@ -197,7 +197,7 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
             f"interval={interval!r}: expected seconds above 0. Pass None for the full run."
         )
     titles = run.named.titles()
-    devices, utilisation = gpu_utilisation(run, run.named, interval)
+    devices, utilisation = gpu_utilisation(run, interval)
     of_row = utilisation.pop("device").to_numpy(dtype=np.int64)
 
     def of_each(of: Callable[[GpuDevice], object]) -> Array:
