@@ -25,8 +25,7 @@ class Seconds(float):
 
     unit = "s"
 
-    def __str__(self) -> str:
-        return format_duration(self)
+    __str__ = format_duration
 
 
 class Share(float):
@@ -34,8 +33,7 @@ class Share(float):
 
     unit = "share"
 
-    def __str__(self) -> str:
-        return format_share(self)
+    __str__ = format_share
 
 
 class Factor(float):
@@ -43,8 +41,7 @@ class Factor(float):
 
     unit = "times"
 
-    def __str__(self) -> str:
-        return format_factor(self)
+    __str__ = format_factor
 
 
 class Bytes(float):
@@ -52,8 +49,7 @@ class Bytes(float):
 
     unit = "B"
 
-    def __str__(self) -> str:
-        return format_size(self)
+    __str__ = format_size
 
 
 class Rate(float):

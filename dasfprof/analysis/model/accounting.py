@@ -131,16 +131,12 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     `run` need not contain the task runs.
     """
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
-    groups: dict[Group, int] = {}
-    indices = [
-        np.array([groups.setdefault(name, len(groups)) for name in group_names], dtype=np.int64)
-        for group_names in (*(window.names for window in windows), cut["group"].tolist())
-    ]
-    uses = np.zeros((USES + 1, len(groups)))
-    for window, codes in zip(windows, indices[:-1], strict=True):
-        uses[:, codes] += window.uses
-    uses += _of_cut(cut.assign(group=indices[-1]), len(groups))
-    names = list(groups)
+    listed = [name for window in windows for name in window.names]
+    codes, distinct = pd.factorize(pd.Series([*listed, *cut["group"]], dtype=object))
+    names: list[Group] = distinct.tolist()
+    within = np.concatenate([window.uses for window in windows], axis=1)
+    uses = _grouped(within.T, codes[: len(listed)], len(names)).T
+    uses += _of_cut(cut.assign(group=codes[len(listed) :]), len(names))
     worker = np.array([who for who, *_ in names], dtype=np.int64)
     seconds = _busy(run, uses, worker)
     of_workers = _grouped(seconds, worker, len(run.workers))

@@ -113,10 +113,9 @@ def at_keys(run: Run) -> pd.DataFrame:
     `find_attempts`) for the next attempt at the key, if there was one.
     """
     attempts = find_attempts(run)
-    last = attempts[~attempts["key_id"].duplicated(keep="last")]
-    columns = {str(name): column.to_numpy() for name, column in last.items()}
-    at_key = {"attempts": columns["attempt"], "follows": _follows(columns)}
-    table = pd.DataFrame(at_key, index=run.keys.hashes()[columns["key_id"]])
+    last = attempts.drop_duplicates("key_id", keep="last")
+    at_key = {"attempts": last["attempt"].to_numpy(), "follows": _follows(last)}
+    table = pd.DataFrame(at_key, index=run.keys.hashes()[last["key_id"]])
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
@@ -190,9 +189,9 @@ def _objects(column: pd.Series) -> Array:
     return objects[column.cat.codes.to_numpy()]
 
 
-def _follows(columns: dict[str, Any]) -> Array:
+def _follows(columns: dict[str, Any] | pd.DataFrame) -> Array:
     """Return the value of ``again`` for the next attempt at the key of each attempt."""
-    ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
+    ended = [np.asarray(columns["succeeded"]), np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
 
@@ -244,8 +243,6 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 def live_at_counts(run: Run) -> Array:
     """Return how many task runs were unfinished each time that the scheduler counted its tasks."""
     at = _counted(run)
-    if not len(at):
-        return np.empty(0, dtype=np.int64)
     times, more = run.all_slots.times, run.unlisted
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)

@@ -33,22 +33,22 @@ _RUNS_INPUT = ("run_code", "runcode", "run_cell")
 class Stage(str, Enum):
     """Stages before the first task, in order."""
 
+    #: The program waited for its user at the prompt of a notebook or a shell.
     PROMPT = "input"
-    """The program waited for its user at the prompt of a notebook or a shell."""
+    #: The program ran before it sent a graph. Includes optimizing if that is unknown.
     PROGRAM = "program"
-    """The program ran before it sent a graph. Includes optimizing if that is unknown."""
+    #: Dask optimized the program's collections in the client.
     OPTIMISING = "optimising"
-    """Dask optimized the program's collections in the client."""
+    #: Dask pickled the graph in the client.
     PICKLING = "pickling"
-    """Dask pickled the graph in the client."""
+    #: The graph was in transit until the scheduler received it.
     SENDING = "sending"
-    """The graph was in transit until the scheduler received it."""
+    #: The scheduler unpickled the graph and prepared its tasks, which may include optimizing.
     SCHEDULER = "scheduler"
-    """The scheduler unpickled the graph and prepared its tasks, which may include optimizing."""
+    #: The tasks were known, but there was no worker.
     WORKERS = "workers"
-    """The tasks were known, but there was no worker."""
+    #: There was a worker, but the first task had no thread yet.
     STARTING = "starting"
-    """There was a worker, but the first task had no thread yet."""
 
 
 #: Stages for which the program is responsible, before the scheduler knows a task.
@@ -134,8 +134,6 @@ def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
 def at_a_prompt(run: Run, begin: float, end: float) -> float:
     """Return the seconds for which the client's main thread waited for its user, to within 1 s."""
     seen = run.clients_under_way
-    if not len(seen):
-        return 0.0
     idle = np.array([_waits_for_input(run, row) for row in seen["stack"].tolist()], dtype=bool)
     times = np.clip(np.append(seen["time"].to_numpy(dtype=float), np.inf), begin, max(begin, end))
     return float(np.diff(times)[idle].sum())

@@ -130,11 +130,10 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     arrival of the task run itself.
     """
     slots, only = run.slots, run.scheduler_only
-    arrival = slots.times.arrival.copy()
-    first_sent, lost = arrival.copy(), arrival.copy()
+    times = {name: slots.times.arrival.copy() for name in ("arrival", "first_sent", "lost")}
     left = run.left
     if not np.isfinite(left).any():
-        return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
+        return times
     gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
     unfinished, abandoned = run.unfinished, taken_back(run, only)[gone]
     keys = run.of_slots("key_id")
@@ -149,10 +148,10 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     for index, row in enumerate(again.tolist()):
         # If a client requested the key again, the task run does not replace the lost one.
         if row >= 0 and not asked[row] and sent[index] < slots.sent[row]:
-            arrival[row] = min(arrival[row], came[index])
-            first_sent[row] = min(first_sent[row], sent[index])
-            lost[row] = max(lost[row], until[index])
-    return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
+            times["arrival"][row] = min(times["arrival"][row], came[index])
+            times["first_sent"][row] = min(times["first_sent"][row], sent[index])
+            times["lost"][row] = max(times["lost"][row], until[index])
+    return times
 
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:

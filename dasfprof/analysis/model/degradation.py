@@ -146,9 +146,8 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
 def _rank_correlation(table: Array) -> Array:
     """Return Spearman's rank correlation of each row with its column indices, ignoring NaN."""
     columns = np.where(np.isfinite(table), np.arange(table.shape[1]), np.nan)
-    ranks = (pd.DataFrame(each).rank(axis=1) for each in (columns, table))
-    x, y = (each.sub(each.mean(axis=1), axis=0).to_numpy() for each in ranks)
-    return ratio(np.nansum(x * y, 1), np.sqrt(np.nansum(x * x, 1) * np.nansum(y * y, 1)))
+    x, y = (pd.DataFrame(each).rank(axis=1) for each in (columns, table))
+    return x.corrwith(y, axis=1).to_numpy()
 
 
 def _last_by_first(table: Array) -> Array:

@@ -92,12 +92,11 @@ class ResultsByKey:
         single = np.flatnonzero(rows >= 0)
         rows[single[~(self._time_of[rows[single]] <= times[single])]] = -1
         several = np.flatnonzero(self._several[key_ids])
-        if len(several):
-            key_ids, ranks = key_ids[several], np.searchsorted(self._times, times[several], "right")
-            at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
-            inside = np.maximum(at, 0)
-            right = (at >= 0) & (self._places[inside] // self._width == key_ids)
-            rows[several] = np.where(right, self._rows[inside], -1)
+        key_ids, ranks = key_ids[several], np.searchsorted(self._times, times[several], "right")
+        at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
+        inside = np.maximum(at, 0)
+        right = (at >= 0) & (self._places[inside] // self._width == key_ids)
+        rows[several] = np.where(right, self._rows[inside], -1)
         return rows
 
 

@@ -216,10 +216,9 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     """Return when the first task in progress on a lost worker started, and all such tasks."""
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
-    running = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
-    running = running[running["state"].isin(["executing", "long-running"]).to_numpy(dtype=bool)]
-    running = running[(running["time"] >= left - _SEEN - _LATE).to_numpy(dtype=bool)]
-    running = running.drop_duplicates("key_id")
+    is_running = (table["worker_id"] == life) & table["state"].isin(["executing", "long-running"])
+    is_running &= table["time"] >= left - _SEEN - _LATE
+    running = table[is_running].drop_duplicates("key_id")
     there = (only["worker_id"] == life) & (only["known"] >= left - _LATE)
     sent = only[(there & ~only["key_id"].isin(running["key_id"])).to_numpy(dtype=bool)]
     threads = run.workers["nthreads"].iloc[life]

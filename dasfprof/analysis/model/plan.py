@@ -68,7 +68,7 @@ def find_plan(run: Run) -> Plan:
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     parts = [
         (_computations(run, times.arrival, times.known), len(key_ids) + 1),
-        (number_layers(run.keys, key_ids, of_function), len(key_ids) + 1),
+        (number_layers(run, key_ids, of_function), len(key_ids) + 1),
         (of_line, len(lines)),
         (of_step, len(steps)),
     ]

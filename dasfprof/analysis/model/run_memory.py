@@ -60,8 +60,6 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     since_of = processes[since_of.to_numpy(dtype=np.int64)]
     for process in np.unique(of_sample):
         rows, selected = np.flatnonzero(of_run == process), of_sample == process
-        if not len(rows):
-            continue
         alone, idle_since = _alone(starts[rows], stops[rows], since[since_of == process])
         first = np.searchsorted(times[selected], starts[rows])
         end = np.searchsorted(times[selected], stops[rows], side="right")

@@ -170,8 +170,7 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     counts = known_thread_counts(run, workers)[
         workers_with_tasks(run, workers, workers.numbers(run.tasks))
     ]
-    counts = counts[np.isfinite(counts)]
-    threads = float(counts.sum()) if len(counts) else float("nan")
+    threads = float(pd.Series(counts, dtype=float).sum(min_count=1))
     rate = np.fmax(highest_rate(run), DOCUMENTED_RATE)
     # An overhead of o seconds per task is at most the fraction s of the time if the function takes
     # at least o (1 - s) / s seconds. For example, if an overhead of 0.05 s should be 0.5 % of the

@@ -10,7 +10,6 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import distinct_objects, joined_categoricals
-from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.lines import NO_GRAPH, REASONS
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
@@ -205,13 +204,12 @@ def _of_calls(run: Run, times: Array) -> list[str]:
 def task_layers(run: Run) -> Groups:
     """Return the task runs grouped by layer."""
     tasks = run.tasks
-    codes = number_layers(
-        run.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
-    )
+    functions = tasks["function"].cat.codes.to_numpy()
+    codes = number_layers(run, tasks["key_id"].to_numpy(), functions)
     return Groups(codes, int(codes.max(initial=-1)) + 1)
 
 
-def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
+def number_layers(run: Run, key_ids: Array, functions: Array) -> Array:
     """Return a code for the graph layer of each task run, from 0.
 
     `key_ids` and `functions` are the key and the function code of each task run.
@@ -220,6 +218,6 @@ def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     # work. Keys of the same layer of a collection are tuples with the same head, which is the part
     # before the numbers. If the keys of a function are texts, all tasks of the function count as
     # one layer.
-    others = len(keys.heads) + functions.astype(np.int64)
+    keys, others = run.keys, len(run.keys.heads) + functions.astype(np.int64)
     layers = np.where(keys.are_tuples(key_ids), keys.head_ids[key_ids], others)
     return pd.factorize(layers)[0]

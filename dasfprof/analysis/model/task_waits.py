@@ -58,34 +58,28 @@ class TaskWaits:
 
     def parts(self, row: int) -> list[WaitSegment]:
         """Return the parts of a task run's time, and workers at its assignment, sorted by time."""
-        times = self._slots.times
-        arrival, runnable, first_sent, received, ready, executing, start, stop, done, known = (
-            float(getattr(times, name)[row])
-            for name in (
-                *("arrival", "runnable", "sent", "received", "ready"),
-                *("executing", "start", "stop", "done", "known"),
-            )
-        )
+        at = {name: float(times[row]) for name, times in vars(self._slots.times).items()}
         sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
         state = unspilled = ""
         if row < len(self._run.task_runs):  # A worker's file contains it.
             size = float(self._run.task_runs["disk_read_size"].iloc[row])
             unspilled = f"{format_size(size)} of its inputs were unspilled." if size > 0 else ""
             state = f"State: {self._run.task_runs['state'].iloc[row]}."
-        victim, stolen = self._steals(row) if sent > first_sent else ("", "")
+        victim, stolen = self._steals(row) if sent > at["sent"] else ("", "")
+        inputs, queue = self._last_input(row), self._queue(row)
         before = [
-            ("waiting for inputs", "scheduler", arrival, runnable, self._last_input(row)),
-            ("queued on the scheduler", "scheduler", runnable, first_sent, self._queue(row)),
-            ("waiting on another worker", victim, first_sent, sent, stolen),
+            ("waiting for inputs", "scheduler", at["arrival"], at["runnable"], inputs),
+            ("queued on the scheduler", "scheduler", at["runnable"], at["sent"], queue),
+            ("waiting on another worker", victim, at["sent"], sent, stolen),
         ]
         after = [
-            ("in transit", worker, sent, received, ""),
-            ("fetching inputs", worker, received, ready, self._transfers(row)),
-            ("waiting for a thread", worker, ready, executing, self._thread(row)),
-            ("starting", worker, executing, start, unspilled),
-            ("running", worker, start, stop, state),
-            ("storing the result", worker, stop, done, ""),
-            ("reporting", worker, done, known, ""),
+            ("in transit", worker, sent, at["received"], ""),
+            ("fetching inputs", worker, at["received"], at["ready"], self._transfers(row)),
+            ("waiting for a thread", worker, at["ready"], at["executing"], self._thread(row)),
+            ("starting", worker, at["executing"], at["start"], unspilled),
+            ("running", worker, at["start"], at["stop"], state),
+            ("storing the result", worker, at["stop"], at["done"], ""),
+            ("reporting", worker, at["done"], at["known"], ""),
         ]
         return [*_of_some_time(before), *self._workers_at(row, sent), *_of_some_time(after)]
 
@@ -142,8 +136,6 @@ class TaskWaits:
         """
         steals, times = self._run.steals, self._slots.times
         stolen = "It was stolen before a thread there was free."
-        if not len(steals):
-            return "", stolen
         at = self._run.since_begin(steals["time"])
         selected = (steals["key"].to_numpy() == self._key_ids[row]) & (at >= times.sent[row])
         victims = steals["victim"].to_numpy()[selected & (at <= times.executing[row])].tolist()
@@ -227,17 +219,14 @@ class TaskWaits:
         """
         keys, producers = self._inputs(row)
         sizes = np.zeros(len(self._run.workers))
-        if not len(keys):
-            return sizes
         seen = (producers >= 0) & (producers < len(self._run.tasks))
         if not seen.all():
             return np.full(len(sizes), np.nan)
         size = dict(zip(keys.tolist(), self._run.tasks["size"].to_numpy()[producers], strict=True))
         copies = set(zip(keys.tolist(), self._slots.worker[producers].tolist(), strict=True))
-        if len(self._run.transfers):
-            fetched = self._transferred(keys)
-            fetched = fetched[fetched["success"] & (fetched["end"] <= time)]
-            copies |= set(zip(fetched["key_id"], fetched["worker_id"], strict=True))
+        fetched = self._transferred(keys)
+        fetched = fetched[fetched["success"] & (fetched["end"] <= time)]
+        copies |= set(zip(fetched["key_id"], fetched["worker_id"], strict=True))
         for key, worker in copies:
             sizes[worker] += size[key]
         return sizes

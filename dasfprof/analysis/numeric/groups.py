@@ -104,10 +104,9 @@ class Groups:
 
         A row that is in no group has -1. NaN values come last.
         """
-        order = np.argsort(values, kind="stable")
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = pd.Series(order).groupby(self.codes[order]).cumcount()
-        return np.where(self.codes >= 0, places, -1)
+        groups = pd.Series(values).groupby(self.codes)
+        places = groups.rank(method="first", na_option="bottom").to_numpy() - 1
+        return np.where(self.codes >= 0, places, -1).astype(np.int64)
 
     def ranks(self, values: Array) -> Array:
         """Return the rank of each row in its group, from 1, or NaN if it has no value or no group.

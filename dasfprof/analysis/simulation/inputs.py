@@ -68,7 +68,7 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     # As in `dask.utils.key_split_group`, tasks with tuple keys form a group if the part of the key
     # before the numbers is the same, and other tasks if their prefix is. Packed keys are grouped by
     # their prefix, too.
-    groups = number_layers(run.keys, key_ids, functions[key_ids])
+    groups = number_layers(run, key_ids, functions[key_ids])
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing

@@ -132,21 +132,18 @@ def samples_of(
     # Counters that include time before the start of the task run belong to an earlier task run.
     start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
     crosses = samples.time - samples.interval < start - 2 * _ROUNDED
-    ended = np.append(np.arange(len(tasks)) < len(run.tasks), False)
-    shares = [
-        np.where(
-            ended, _counted_shares(tasks, name, functions[:-1], of_runs[:-1] & ended[:-1]), np.nan
-        )
-        for name in ("cpu", "run_queue")
-    ]
+    counted = of_runs & np.append(np.arange(len(tasks)) < len(run.tasks), False)
+    computed, queued = (
+        _counted_shares(tasks, name, functions, counted)[runs] for name in ("cpu", "run_queue")
+    )
     weight = _weights(samples.interval, tasks, functions, runs)
     samples = replace(
         samples,
         interval=samples.interval * weight,
         cpu=np.where(crosses, np.nan, samples.cpu) * weight,
         run_queue=np.where(crosses, np.nan, samples.run_queue) * weight,
-        computed=shares[0][runs],
-        queued=shares[1][runs],
+        computed=computed,
+        queued=queued,
     )
     return samples, functions[runs]
 
@@ -165,14 +162,16 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
     """Return, for each task run, the fraction of its function's time that `column` contains.
 
-    The fraction is NaN if unknown. The last item is NaN, for samples without a task run.
+    Only task runs in the mask `counted` have the values. The fraction is NaN if unknown, and for
+    the last item, which is for samples without a task run.
     """
-    values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))
+    values, seconds = (
+        np.append(tasks[name].to_numpy(dtype=float), np.nan) for name in (column, "duration")
+    )
     known = counted & np.isfinite(values) & np.isfinite(seconds)
-    # Only task runs in the mask `counted` have the values.
-    groups = Groups(np.where(known, functions, -1), int(functions.max(initial=0)) + 1)
+    groups = Groups(np.where(known, functions, -1), int(functions.max()) + 1)
     share = np.minimum(ratio(groups.sum(values), groups.sum(seconds)), 1.0)
-    return np.append(share[functions], np.nan)
+    return np.where(counted, share[functions], np.nan)
 
 
 #: Number of standard deviations in a 95 % margin.
