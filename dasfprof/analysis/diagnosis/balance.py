@@ -49,8 +49,6 @@ _SPREAD_KEYS = {
 }
 #: Threshold (bytes): if one side of a merge is smaller, all workers can get a copy of it.
 SMALL_SIDE = 100e6
-# With ``broadcast=True``, Dask would merge each partition of the larger side separately with each
-# partition of the smaller side.
 TO_ONE_PARTITION = (
     "Call repartition(npartitions=1) on the smaller side of the merge ({smaller}). Dask then "
     "merges each partition of the larger side with all of it, and moves only the smaller side, if "

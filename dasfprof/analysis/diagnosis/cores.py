@@ -139,7 +139,6 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     others = _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
     fits = threads <= cores and not more_threads
-    # If the run fits on its hosts, the cause is other programs, or it is unknown.
     foreign = fits and others is not None and others.cores >= BLAMED
     enough = fits and not foreign
     unlimited = _unlimited(run)

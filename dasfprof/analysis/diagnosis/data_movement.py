@@ -21,8 +21,7 @@ from dasfprof.analysis.wording import Bytes, Count, Rate, Seconds, Share
 #: Thresholds of waits for transfers: fraction of thread time, and fraction of the critical path.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
-#: Thresholds of a merge with a small table: bytes of the larger table as a multiple of those of the
-#: smaller one, and fraction of the wall time that moving both of them takes.
+#: Thresholds of merges with a small table: ratio of both sizes, and savings by wall time.
 _LARGER, _MERGING = 5.0, 0.1
 #: Threshold (bytes per second): the size of slower transfers does not explain their duration.
 _SLOW = 1e6
@@ -127,19 +126,16 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
 
 def _merge_of_small_table(run: RunFigures) -> Iterator[Finding]:
     """Find the most expensive P2P join of a large table with a small one."""
-    outputs = np.flatnonzero(p2p_outputs(run.trace))
-    layers, joins = run.layers.codes[outputs], []
-    for layer in np.unique(layers).tolist():
+    outputs, joins = np.flatnonzero(p2p_outputs(run.trace)), []
+    for layer in np.unique(layers := run.layers.codes[outputs]).tolist():
         transfers, smaller, larger = transfers_of_join(run, outputs[layers == layer])
         if smaller <= SMALL_SIDE and smaller * _LARGER <= larger:
-            moving = float(run.working[transfers].sum())
-            joins.append((moving, transfers, smaller, larger, outputs[layers == layer][0]))
+            joins.append((float(run.working[transfers].sum()), transfers, smaller, larger))
     if not joins:
         return
-    moving, transfers, smaller, larger, output = max(joins, key=lambda join: join[0])
+    moving, transfers, smaller, larger = max(joins, key=lambda join: join[0])
     without = run.with_durations(transfers, 0.0)
-    seconds = run.saved(moving / run.threads, running=without)
-    if seconds < _MERGING * run.wall:
+    if (seconds := run.saved(moving / run.threads, running=without)) < _MERGING * run.wall:
         return
     yield Finding.of(
         "A merge moves both of its tables between workers, although one has only {smaller}.",
@@ -153,7 +149,7 @@ def _merge_of_small_table(run: RunFigures) -> Iterator[Finding]:
         seconds=seconds,
         # The advice does not help if the merge keeps rows of the smaller table without a match.
         at_most="medium",
-        function=str(run.function_names[run.functions.codes[output]]),
+        function=str(run.function_names[run.functions.codes[transfers[0]]]),
     )
 
 

@@ -170,10 +170,7 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings that show where time goes but not why, if other findings give a reason.
-
-    Findings about causes outside of the run get low severity, if other findings are severe.
-    """
+    """Leave out findings without a reason, and lower foreign ones, if others give a reason."""
     others = [
         finding
         for finding in findings

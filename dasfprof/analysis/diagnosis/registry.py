@@ -127,8 +127,7 @@ class Finding:
     of_client: bool = False
     #: Whether the finding is never a cause, even of findings that its rule may cause.
     isolated: bool = False
-    #: Whether the cause is outside of the run. Such a finding is never a cause, and comes after
-    #: severe problems of the run itself.
+    #: Whether the cause is outside of the run. Then it comes after the run's own severe problems.
     foreign: bool = False
     settings: Sequence[Change] = ()
     severity: Severity = "info"

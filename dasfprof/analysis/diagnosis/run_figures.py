@@ -325,20 +325,15 @@ class RunFigures(UnusualRuns):
         return str(self.trace.workers["worker"].iloc[life])
 
     def called_by(self, function: str) -> str:
-        """Return the program's functions that a function's tasks call, such as ``fit (a.py:3)``.
-
-        The result is empty if none is known, or if the tasks are named after the only one.
-        """
+        """Return the program's functions of other names that a function's tasks call, or ""."""
         code = self.trace.function_code
         code = code[((code["name"] == function) & (code["missing"] != "of a library")).to_numpy()]
-        places = code[["function", "file", "line"]].drop_duplicates().itertuples(index=False)
-        names = {
-            f"{PurePath(file).name}:{line}": str(name).rpartition(".")[2]
-            for name, file, line in places
-        }
-        if [name.lower() for name in names.values()] == [function.lower()]:
-            return ""
-        return excerpt(", ".join(f"{name} ({place})" for place, name in names.items()))
+        calls = [
+            f"{name} ({PurePath(file).name}:{line})"
+            for path, file, line in code[["function", "file", "line"]].itertuples(index=False)
+            if (name := path.rpartition(".")[2]).lower() != function.lower()
+        ]
+        return excerpt(", ".join(dict.fromkeys(calls)))
 
     def text_of_key(self, key_id: int) -> str:
         """Return a key as text, shortened if it is long."""

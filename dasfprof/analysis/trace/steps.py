@@ -13,7 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.trace.columns import Columns, distinct_objects, make_categorical
-from dasfprof.analysis.trace.keys import KeyTable, unpack_key
+from dasfprof.analysis.trace.keys import KeyTable, text_begin
 from dasfprof.database import keys
 from dasfprof.database.columns import Array, repeated
 from dasfprof.schema.steps import SEPARATOR
@@ -57,9 +57,15 @@ class KeyLayers:
         kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
         for place in np.flatnonzero(kinds == keys.NUMBERED).tolist():
             bases[place] = self._number((True, table.heads[place][1]), new) << 32
-        kinds_with_name = (kinds == keys.TEXT) | (kinds == keys.PACKED) | (kinds >= keys.TUPLE)
-        named = np.flatnonzero(kinds_with_name)
-        bases[named] = self._of_names([_name(*table.heads[row]) for row in named.tolist()], new)
+        named = np.flatnonzero(np.isin(kinds, (keys.TEXT, keys.PACKED)) | (kinds >= keys.TUPLE))
+        # Packed keys are mostly tuples that contain other items than numbers.
+        names = [
+            text_begin(head).partition("'")[2].partition("'")[0]
+            if head[0] == keys.PACKED
+            else head[1]
+            for head in map(table.heads.__getitem__, named.tolist())
+        ]
+        bases[named] = self._of_names(names, new)
         layers: Array = bases[table.head_ids]
         kind_of = kinds[table.head_ids]
         hashed = np.flatnonzero((kind_of == keys.HEX) | (kind_of == keys.UUID))
@@ -93,15 +99,6 @@ class KeyLayers:
         if new:
             return self._numbers.setdefault(name, len(self._numbers) + 1)
         return self._numbers.get(name, 0)
-
-
-def _name(kind: int, text: Any) -> str:
-    """Return the name in the head of a key, which is empty if a packed key is not a tuple."""
-    if kind != keys.PACKED:
-        return str(text)
-    # Keys such as ('getitem-…', 0.9, 1) are packed, because they have other items than numbers.
-    key = unpack_key(text)
-    return str(key[0]) if isinstance(key, tuple) and key else ""
 
 
 def _hash(tails: Array) -> Array:
