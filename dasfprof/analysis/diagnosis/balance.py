@@ -114,6 +114,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         else "Split the data evenly before {function}, into partitions of about {usual}: when "
         "you read it (blocksize= of read_csv(), split_row_groups= of read_parquet()), with "
         "array.rechunk(), or by using more and smaller inputs.",
+        key=run.text_of_key(int(run.trace.tasks["key_id"].iloc[row])),
         size=Bytes(sizes[worst]),
         times=Factor(times[worst]),
         usual=usual,
@@ -182,6 +183,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
         "lists the most likely cause for each of them.",
         _WHY.get(cause, _WHY_UNKNOWN),
+        key=run.text_of_key(int(run.trace.tasks["key_id"].iloc[row])),
         longest=Seconds(stragglers.seconds[worst]),
         median=Seconds(stragglers.median[worst]),
         cause=cause,
@@ -369,10 +371,9 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
-    """Return the key, function, worker, start and end of a task run, as fields of a finding."""
+    """Return the function, worker, start and end of a task run, as fields of a finding."""
     times = run.slots.times
     return {
-        "key": run.text_of_key(int(run.trace.tasks["key_id"].iloc[row])),
         "function": _function(run, row),
         "worker": str(run.trace.tasks["worker"].iloc[row]),
         "start": float(times.executing[row]),
