@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from mutations import read_mutations
 
 import dasfprof
 
@@ -398,6 +399,13 @@ def test_the_list_of_commands_is_that_of_their_modules() -> None:
         about = inspect.getdoc(main.cli.commands[name].callback) or ""
         assert module == main.cli.commands[name].callback.__module__
         assert " ".join(about.partition("\n\n")[0].split()) == sentence
+
+
+def test_each_mutation_can_be_planted() -> None:
+    sources = [path.read_text("utf-8") for path in PACKAGE.rglob("*.py")]
+    for mutation in read_mutations():
+        assert sum(source.count(mutation.old) for source in sources) == 1, mutation.name
+        assert all((Path(__file__).parent / test).exists() for test in mutation.tests.split())
 
 
 def test_public_names_exist_and_are_documented() -> None:

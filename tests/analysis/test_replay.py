@@ -404,7 +404,13 @@ def test_tasks_wait_in_the_queue() -> None:
         start = float(number // 2)
         times = {"sent": max(start - 1, 0), "queued": 0.0}
         runs.append(run(f"f-{number}", 0, start, start + 1, number % 2, **times))
-    assert replay_of(made_trace(runs, workers=WORKERS)).error == pytest.approx(0)
+    replay = replay_of(made_trace(runs, workers=WORKERS))
+    assert replay.error == pytest.approx(0)
+    # If the second task took 6.5 s, the fourth would wait for it on the same worker. The other
+    # worker would run seven tasks in the meantime.
+    outcome = replay.outcome(held=np.array([1, 6.5] + [1] * 10))
+    starts = [0, 0, 1, 6.5, 2, 3, 4, 5, 6, 7, 7.5, 8]
+    assert outcome.executing.tolist() == pytest.approx(starts)
 
 
 def test_root_groups() -> None:

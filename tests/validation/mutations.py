@@ -173,9 +173,17 @@ the scheduler expects the last duration
 - 0.5 * (seconds + average)
 + seconds
 @ analysis/test_replay.py analysis/test_replay_of_clusters.py
-a share of a task group never runs out
-- self._last_of_group[group] = worker, left - 1
-+ self._last_of_group[group] = worker, left
+queued tasks are sent in the wrong order
+- row = self._by_rank[heappop(queue)]
++ row = self._by_rank[queue.pop()]
+@ analysis/test_replay.py
+root tasks are sent like other tasks
+- self._root_size[row] <= 2 * self._total_threads
++ self._root_size[row] >= 0
+@ analysis/test_replay.py
+a worker without free slots takes a queued task
+- self.processing[worker] >= self._slots[worker]
++ self.processing[worker] > self._slots[worker]
 @ analysis/test_replay.py
 work is stolen where moving does not pay
 - occupancy[victim] - (at_victim + seconds) / 2
