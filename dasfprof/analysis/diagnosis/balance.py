@@ -42,10 +42,10 @@ _SPREAD_KEYS = {
     False: "Reduce the rows of each key before they are shuffled (groupby().agg() instead of "
     "apply()), or salt the key: shuffle by the key and a random number from 0 to 9, then combine "
     f"the ten parts of each key. {_ONE_PARTITION}",
-    True: "Use merge(..., broadcast=True), which does not move the larger side, if the smaller "
-    "side of the merge fits into a worker's memory. If not, aggregate before the merge or salt the "
-    "key: merge on the key and a random number from 0 to 9, with each row of the smaller side "
-    f"repeated for each number. {_ONE_PARTITION}",
+    True: "Call repartition(npartitions=1) on the smaller side of the merge if it fits into a "
+    "worker's memory, so that the larger side is not moved. If it does not, aggregate before the "
+    "merge or salt the key: merge on the key and a random number from 0 to 9, with each row of the "
+    f"smaller side repeated for each number. {_ONE_PARTITION}",
 }
 #: Threshold (bytes): if one side of a merge is smaller, all workers can get a copy of it.
 SMALL_SIDE = 100e6

@@ -585,7 +585,6 @@ WITHOUT: dict[str, set[str]] = {
         "client.run()",
         "agg()",
         "array.rechunk()",
-        "broadcast=",
         "read_csv()",
         "read_parquet()",
         "split_row_groups=",

@@ -34,7 +34,7 @@ CAUSES = {
     "joblib_of_texts": {"processes": "gil-contention", "scatter": "large-objects-in-graph"},
     "kmeans": {"chunks": "tasks-too-small", "persist": "recomputation"},
     "many_partitions": {"partitions": "tasks-too-small", "columns": "row-wise"},
-    "merge_of_hot_key": {"broadcast": "data-skew", "columns": "row-wise"},
+    "merge_of_hot_key": {"repartition": "data-skew", "columns": "row-wise"},
     "ml_predictions": {"chunks": "tasks-too-small", "together": "recomputation"},
     "models_and_requests": {"threads": "blocked-tasks", "once": "dominant-function"},
     "parquet_columns": {"together": "recomputation", "rows": "row-wise"},

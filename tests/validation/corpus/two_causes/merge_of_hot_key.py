@@ -1,4 +1,4 @@
-"""A merge with a hot key (broadcast), then a function of each row (columns)."""
+"""A merge with a hot key (repartition), then a function of each row (columns)."""
 
 import sys
 
@@ -22,8 +22,8 @@ if __name__ == "__main__":
     rates = pd.DataFrame({"key": np.arange(1000), "rate": random.random(1000)})
     with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
         sales = dd.from_pandas(sales, npartitions=24)
-        rates = dd.from_pandas(rates, npartitions=4)
-        merged = sales.merge(rates, on="key", broadcast="broadcast" in REMEDIES)
+        rates = dd.from_pandas(rates, npartitions=1 if "repartition" in REMEDIES else 4)
+        merged = sales.merge(rates, on="key")
         some = merged[merged["c0"] > 1.4]
         if "columns" in REMEDIES:
             prices = (some["amount"] * some["rate"]).where(some["amount"] > 0, 0.0)
