@@ -84,6 +84,19 @@ def test_functions_of_the_program_are_named_with_a_function_of_dask(tmp_path: Pa
     assert "Speed up train (model.py:7)." in finding.to_dict()["Suggestion"]
 
 
+def test_a_name_that_dask_gives_may_be_that_of_a_function_of_the_program(tmp_path: Path) -> None:
+    tasks = filled(["load"], 0.1) + filled(["chunk"], 1.0, since=0.4)
+    facts = {"file": "/me/model.py", "line": 7, "source": None, "missing": "no such file"}
+    load, chunk = (
+        {"name": name, "function": f"model.{name}", **facts} for name in ("load", "chunk")
+    )
+    texts = []
+    for sources in ([load], [load, chunk], []):
+        (finding,) = findings_of(Plan(tasks, sources=sources), tmp_path / str(len(sources)))
+        texts.append(str(finding.to_dict()))
+    assert ["chunk is Dask's name for" in text for text in texts] == [True, False, False]
+
+
 def test_sentences_are_free_but_seconds_beyond_the_run_are_refuted(tmp_path: Path) -> None:
     (finding,) = findings_of(slow_function(), tmp_path)
     text = "Most of the time goes into one function."

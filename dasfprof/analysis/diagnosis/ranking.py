@@ -127,7 +127,7 @@ def located(finding: Finding, run: RunFigures) -> Finding:
         return finding
     if calls := run.called_by(name):
         finding = finding.adding(f"{name} calls {calls}.", calls=calls)
-    elif name in _OF_DASK:
+    elif calls is None and name in _OF_DASK:
         finding = finding.adding(f"{name} is Dask's name for {_OF_DASK[name]}.")
     if has_steps(run.trace):
         step, share = _most(name, run, *step_groups(run.trace.tasks))

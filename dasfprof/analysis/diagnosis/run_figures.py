@@ -324,16 +324,21 @@ class RunFigures(UnusualRuns):
         """Return the label of a worker instance."""
         return str(self.trace.workers["worker"].iloc[life])
 
-    def called_by(self, function: str) -> str:
-        """Return the program's functions of other names that a function's tasks call, or ""."""
-        code = self.trace.function_code
-        code = code[((code["name"] == function) & (code["missing"] != "of a library")).to_numpy()]
+    def called_by(self, function: str) -> str | None:
+        """Return the program's functions of other names that a function's tasks call.
+
+        None if the tasks call no function of the program.
+        """
+        known = self.trace.function_code
+        code = known[
+            ((known["name"] == function) & (known["missing"] != "of a library")).to_numpy()
+        ]
         calls = [
             f"{name} ({PurePath(file).name}:{line})"
             for path, file, line in code[["function", "file", "line"]].itertuples(index=False)
             if (name := path.rpartition(".")[2]).lower() != function.lower()
         ]
-        return excerpt(", ".join(dict.fromkeys(calls)))
+        return excerpt(", ".join(dict.fromkeys(calls))) if len(code) or known.empty else None
 
     def text_of_key(self, key_id: int) -> str:
         """Return a key as text, shortened if it is long."""
