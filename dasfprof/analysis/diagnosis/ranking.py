@@ -90,7 +90,8 @@ def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
     columns = list(Finding("", "", "", ()).row())
     table = pd.DataFrame([finding.row() for finding in findings], columns=columns, dtype=object)
     if any("wanted_by" in finding.figures for finding in findings):
-        table["Client"] = [finding.figures.get("wanted_by") for finding in findings]
+        clients = [finding.figures.get("wanted_by") for finding in findings]
+        table["Client"] = pd.Series(clients, dtype=object)
     return table.astype({name: float for name in columns if name.endswith("(s)")})
 
 

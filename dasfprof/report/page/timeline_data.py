@@ -265,7 +265,9 @@ def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[
     The list has the distinct combinations. `rows` has the row in `tasks` of each row of the page.
     """
     results = tasks[["type", "dtype", "shape"]].iloc[rows]
-    groups = results.groupby([*results], sort=False, dropna=False, observed=True)
+    # Shapes are texts, which pandas cannot group if UTF-8 cannot encode them.
+    shapes, _ = pd.factorize(results["shape"].to_numpy(dtype=object))
+    groups = results.groupby(["type", "dtype", shapes], sort=False, dropna=False, observed=True)
     places = pd.factorize(groups.ngroup())[0]
     _, first = np.unique(places, return_index=True)
     listed = results.iloc[first].astype(object)
