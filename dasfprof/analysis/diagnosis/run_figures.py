@@ -330,15 +330,18 @@ class RunFigures(UnusualRuns):
         None if the tasks call no function of the program.
         """
         known = self.trace.function_code
-        code = known[
-            ((known["name"] == function) & (known["missing"] != "of a library")).to_numpy()
+        columns = (known[name].tolist() for name in ("name", "missing", "function", "file", "line"))
+        code = [
+            (path.rpartition(".")[2], file, line)
+            for prefix, missing, path, file, line in zip(*columns, strict=True)
+            if prefix == function and missing != "of a library"
         ]
         calls = [
             f"{name} ({PurePath(file).name}:{line})"
-            for path, file, line in code[["function", "file", "line"]].itertuples(index=False)
-            if (name := path.rpartition(".")[2]).lower() != function.lower()
+            for name, file, line in code
+            if name.lower() != function.lower()
         ]
-        return excerpt(", ".join(dict.fromkeys(calls))) if len(code) or known.empty else None
+        return excerpt(", ".join(dict.fromkeys(calls))) if code or known.empty else None
 
     def text_of_key(self, key_id: int) -> str:
         """Return a key as text, shortened if it is long."""

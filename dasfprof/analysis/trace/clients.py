@@ -149,6 +149,13 @@ Tables = dict[str, pd.DataFrame]
 _RUNS = ("tasks", "scheduler_only")
 
 
+#: Result of `thread_ranges` without task runs.
+_NO_RANGES = pd.DataFrame(
+    {"worker_id": np.empty(0, np.int64), "begin": np.empty(0), "end": np.empty(0)}
+    | {"by_worker": np.empty(0, bool)}
+)
+
+
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
     """Return the times in which task runs occupied, or may have occupied, threads.
 
@@ -203,6 +210,8 @@ def without_others(
         others = {
             name: mask | ~selected.has(tables[name]["client"]) for name, mask in others.items()
         }
+    if selected is None and not any(mask.any() for mask in others.values()):
+        return _NO_RANGES
     ranges = thread_ranges(*(tables[name][others[name]] for name in _RUNS))
     if not len(ranges) and selected is None:
         return ranges
